@@ -1,0 +1,1 @@
+"""Graft package; see docs/."""
