@@ -32,10 +32,28 @@ def test_all_packages_share_one_parent_folder_which_is_this_project(root: Path) 
     assert parents == {root}
 
 
-def test_no_folder_under_tests_is_a_package_or_is_called_like_one(root: Path) -> None:
+def origins(first_on_path: Path, root: Path) -> dict[str, Path]:
+    """Say where each package comes from when a folder stands before the project on the path."""
+    script = (
+        "import importlib.util, sys; sys.path[:0] = sys.argv[1:3]\n"
+        "for name in sys.argv[3:]: print(name, importlib.util.find_spec(name).origin)"
+    )
+    command = [sys.executable, "-c", script, str(first_on_path), str(root), *PACKAGES]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root.parent)
+    return {name: Path(origin) for name, origin in map(str.split, result.stdout.splitlines())}
+
+
+def test_no_folder_under_tests_shadows_a_package(root: Path) -> None:
     assert not list((root / "tests").rglob("__init__.py"))
-    taken = set(PACKAGES) & {path.name for path in (root / "tests").rglob("*") if path.is_dir()}
-    assert not taken, f"an import in {sorted(taken)} would find the tests"
+    assert not (root / "tests" / "index").exists()
+    found = origins(root / "tests", root)
+    assert {path.parents[1] for path in found.values()} == {root}
+
+
+def test_a_package_planted_under_tests_would_be_seen_to_shadow(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "__init__.py").touch()
+    assert origins(tmp_path, root)["index"].parents[1] == tmp_path
 
 
 def test_no_two_test_files_share_a_name(root: Path) -> None:
