@@ -116,7 +116,7 @@ class Paired:
 
 
 def interleaved(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> Paired:
-    """Time two ways in turns, so that a neighbour's load falls on both; which is first alternates."""
+    """Time two ways in turns, each first every other time: a neighbour's load falls on both."""
     times: dict[str, list[float]] = {"ours": [], "theirs": []}
     for number in range(rounds):
         order = [("ours", ours), ("theirs", theirs)]
