@@ -1,0 +1,1 @@
+"""The HTTP side of Graft: schemas, routes, problems, middleware, the application."""
