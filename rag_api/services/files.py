@@ -1,0 +1,92 @@
+"""Uploaded files: bytes streamed into the blob store, named, listed, read back, deleted.
+
+A name is a label and never becomes a path. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from index.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from index import FileRecord
+    from rag_api.wiring import Graft
+
+MAX_NAME = 1024
+PURPOSES = ("assistants", "user_data", "batch", "evals", "fine-tune", "vision")
+
+
+@dataclass(frozen=True, slots=True)
+class Uploaded:
+    """A stored file, and whether it was there already under this name."""
+
+    file: FileRecord
+    is_new: bool
+
+
+def check_name(name: str, *, param: str = "filename") -> str:
+    """Refuse a name that cannot be shown or found again; give it in NFC."""
+    if not name.strip() or len(name) > MAX_NAME:
+        raise InvalidInput(f"a name has 1 to {MAX_NAME} characters", param=param)
+    if any(unicodedata.category(char) in ("Cc", "Cs") for char in name):
+        raise InvalidInput(f"the name {name!r} holds control characters", param=param)
+    return unicodedata.normalize("NFC", name)
+
+
+class Files:
+    """The files of a data folder, tenant by tenant."""
+
+    def __init__(self, graft: Graft) -> None:
+        self._graft = graft
+
+    def upload(
+        self, name: str, source: BinaryIO | bytes, *, tenant: str, purpose: str = "user_data"
+    ) -> Uploaded:
+        """Store bytes under a name. The bytes are durable when this returns.
+
+        The same name with the same bytes is the same file: its record comes back, not new.
+        """
+        label = check_name(name)
+        if purpose not in PURPOSES:
+            raise InvalidInput(
+                f"purpose is one of {', '.join(PURPOSES)} and not {purpose!r}", param="purpose"
+            )
+        limit = self._graft.settings.limits.upload_bytes
+        blob = self._graft.index.put_blob(source, max_bytes=limit)
+        record, is_new = self._graft.index.add_file(label, blob, tenant=tenant, purpose=purpose)
+        return Uploaded(record, is_new)
+
+    def get(self, file_id: str, *, tenant: str) -> FileRecord:
+        """Find a file; another tenant's is unknown."""
+        return self._graft.index.get_file(file_id, tenant=tenant)
+
+    def list(
+        self, *, tenant: str, after: str | None = None, limit: int = 100, order: str = "desc"
+    ) -> list[FileRecord]:
+        """List a tenant's files after one of them."""
+        return self._graft.index.list_files(tenant=tenant, after=after, limit=limit, order=order)
+
+    def content(self, file_id: str, *, tenant: str) -> bytes:
+        """Read a file's bytes, checked against their checksum."""
+        return self._graft.index.read_blob(self.get(file_id, tenant=tenant).sha256)
+
+    def delete(self, file_id: str, *, tenant: str) -> FileRecord:
+        """Delete a file, and the documents that were made of it in every store."""
+        record = self.get(file_id, tenant=tenant)
+        for store in self._graft.stores.list(tenant=tenant):
+            self._graft.jobs.cancel_for_file(store, file_id)
+            names = [
+                document.name
+                for document in self._graft.index.list_documents(store.id)
+                if document.file_id == file_id
+            ]
+            if names:
+                self._graft.index.delete_documents(store.id, names)
+        try:
+            self._graft.index.delete_file(file_id, tenant=tenant)
+        except NotFound:  # two deletes at once: it is gone, which is what was asked
+            return record
+        return record

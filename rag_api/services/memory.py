@@ -1,0 +1,212 @@
+"""Token memory: which documents lack it, building it document by document, mounting it.
+
+Stores go in; keys in the index, or a shaper for the engine, come out. Each document is a commit
+of its own, so that a build that was stopped goes on where it ended. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from index.errors import Cancelled, InvalidInput
+from index.records import (
+    AttributeFilter,
+    DocumentRecord,
+    MemoryView,
+    Progress,
+    StoreRecord,
+    no_progress,
+)
+from rag_api.services.memory_views import merged, restricted
+from rag_api.services.questions import KnnWish
+
+if TYPE_CHECKING:
+    from decoding import Shaper
+    from knn_lm import KnnSettings, TokenMemory
+    from rag_api.wiring import Graft
+
+PROBE_CHARS = 2000
+"""Enough text to fill one window when the speed of this machine is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStatus:
+    """How much of a store the token memory of the present backbone holds."""
+
+    store: str
+    backbone: str
+    num_documents: int
+    num_ready: int
+    pending: tuple[str, ...]
+    """Names of the documents without token keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What one build did."""
+
+    num_documents: int
+    num_tokens: int
+    seconds: float
+
+
+class Memory:
+    """The token memories of a data folder under the backbone of the settings."""
+
+    def __init__(self, graft: Graft) -> None:
+        self._graft = graft
+        self._lock = threading.Lock()
+        self._mounted: dict[tuple[object, ...], TokenMemory] = {}
+
+    def status(self, store: StoreRecord) -> MemoryStatus:
+        """Count the documents with and without token keys."""
+        model = self._graft.model
+        pending = self._graft.index.pending_memory(store.id, model.fingerprint)
+        num_documents = len(self._graft.index.list_documents(store.id))
+        return MemoryStatus(
+            store=store.name,
+            backbone=model.name,
+            num_documents=num_documents,
+            num_ready=num_documents - len(pending),
+            pending=tuple(document.name for document in pending),
+        )
+
+    def pending_tokens(self, store: StoreRecord) -> int:
+        """Count the tokens that a build would have to read."""
+        model = self._graft.model
+        pending = self._graft.index.pending_memory(store.id, model.fingerprint)
+        return sum(len(model.encode(self._graft.index.text_of(document))) for document in pending)
+
+    def tokens_per_s(self, store: StoreRecord) -> float:
+        """Measure this machine's rate on the beginning of a pending document (one window)."""
+        from knn_lm import build_arrays
+
+        model = self._graft.model
+        pending = self._graft.index.pending_memory(store.id, model.fingerprint)
+        text = self._graft.index.text_of(pending[0])[:PROBE_CHARS] if pending else "a " * 200
+        build_arrays(model, text[:200], window=self._window)
+        started = time.perf_counter()
+        arrays = build_arrays(model, text, window=self._window)
+        return len(arrays.tokens) / max(1e-9, time.perf_counter() - started)
+
+    def build(
+        self,
+        store: StoreRecord,
+        *,
+        progress: Progress = no_progress,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Built:
+        """Make the keys of every pending document. Raises Cancelled between two windows."""
+        started = time.perf_counter()
+        pending = self._graft.index.pending_memory(store.id, self._graft.model.fingerprint)
+        total = sum(document.num_chars for document in pending)
+        done = num_tokens = num_documents = 0
+        progress("token keys", 0, total, "characters")
+        for document in pending:
+            num_tokens += self._build_one(document, done, total, progress, cancelled)
+            done += document.num_chars
+            num_documents += 1
+            progress("token keys", done, total, "characters")
+        return Built(num_documents, num_tokens, time.perf_counter() - started)
+
+    def _build_one(
+        self,
+        document: DocumentRecord,
+        before: int,
+        total: int,
+        progress: Progress,
+        cancelled: Callable[[], bool],
+    ) -> int:
+        from knn_lm import build_arrays
+
+        if cancelled():
+            raise Cancelled("the build was cancelled; what is done is kept")
+
+        def inner(_stage: str, done: int, of: int, _unit: str) -> None:
+            share = done / of if of else 1.0
+            progress(
+                "token keys", before + round(share * document.num_chars), total, "characters"
+            )
+
+        model = self._graft.model
+        text = self._graft.index.text_of(document)
+        arrays = build_arrays(
+            model, text, window=self._window, progress=inner, cancelled=cancelled
+        )
+        self._graft.index.commit_memory(document, model.fingerprint, arrays)
+        return len(arrays.tokens)
+
+    @property
+    def _window(self) -> int:
+        return self._graft.settings.memory.window
+
+    # ---- at decode time
+
+    def shaper(
+        self, stores: Sequence[StoreRecord], wish: KnnWish, where: AttributeFilter | None
+    ) -> tuple[Shaper, tuple[str, ...]]:
+        """Mount the stores' memories for one request; the second value are warnings."""
+        from knn_lm import KnnShaper
+
+        settings = self._settings(wish)
+        fingerprint = self._graft.model.fingerprint
+        views = [self._graft.index.memory(store.id, fingerprint) for store in stores]
+        warnings = tuple(
+            _lacking(store, view)
+            for store, view in zip(stores, views, strict=True)
+            if view.pending
+        )
+        memory = self._mount(stores, views, where)
+        return KnnShaper(memory, settings), warnings
+
+    def _mount(
+        self,
+        stores: Sequence[StoreRecord],
+        views: Sequence[MemoryView],
+        where: AttributeFilter | None,
+    ) -> TokenMemory:
+        """Give the searchable memory of these views, kept until a generation changes."""
+        from knn_lm import TokenMemory
+
+        if where is not None:
+            return TokenMemory(restricted(merged(views), where))
+        key = tuple((store.id, view.generation) for store, view in zip(stores, views, strict=True))
+        with self._lock:
+            if key not in self._mounted:
+                ids = {store.id for store in stores}
+                self._mounted = {  # an old generation of these stores is never asked again
+                    old: memory
+                    for old, memory in self._mounted.items()
+                    if not any(part[0] in ids for part in old if isinstance(part, tuple))
+                }
+                self._mounted[key] = TokenMemory(merged(views))
+            return self._mounted[key]
+
+    def _settings(self, wish: KnnWish) -> KnnSettings:
+        from knn_lm import KnnSettings
+
+        caps = self._graft.settings.knn
+        lam = caps.lam if wish.lam is None else wish.lam
+        k = caps.k if wish.k is None else wish.k
+        temperature = caps.temperature if wish.temperature is None else wish.temperature
+        for name, value, cap in (
+            ("lambda", lam, caps.max_lambda),
+            ("k", k, caps.max_k),
+            ("temperature", temperature, caps.max_temperature),
+        ):
+            if value > cap:
+                raise InvalidInput(
+                    f"knn.{name} may be {cap} here and is {value}", param=f"knn.{name}"
+                )
+        return KnnSettings(lam=lam, k=k, temperature=temperature)
+
+
+def _lacking(store: StoreRecord, view: MemoryView) -> str:
+    return (
+        f"{view.pending} document(s) of store {store.name!r} have no token keys for this backbone "
+        f"yet and take no part in the token memory; run `graft memory build --store {store.name}`"
+    )
