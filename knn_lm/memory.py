@@ -1,0 +1,165 @@
+"""A store's token memory goes in; the exact nearest entries of hidden states come out.
+
+The search proposes by one matrix product over centred float32 keys and decides by exact distances
+to the stored float16 keys, so a batch and single queries find the same neighbours at the same
+distances. Knows nothing of requests, sampling or how the memory is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from index.errors import Damaged, FingerprintMismatch, InvalidInput
+from index.records import DocumentRecord, MemoryView, Span
+
+_NUM_SPARE = 16
+"""Further candidates that are re-scored, since the matrix product rounds."""
+_MAX_PRODUCTS = 1 << 24
+"""Distances that are held at once (64 MB)."""
+_SAMPLE = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The nearest entries of N queries: squared L2, ascending; inf and −1 where there is none."""
+
+    distances: Tensor
+    """[N, K] float32."""
+    entries: Tensor
+    """[N, K] int64."""
+
+
+class TokenMemory:
+    """All entries of one generation, in memory, with the distance scale of this store.
+
+    `scale` is the median squared distance from an entry to its nearest other entry (those at
+    distance 0 left aside, 1.0 where no others are left), over at most 512 entries chosen by their
+    content: it does not depend on the order in which documents came.
+    """
+
+    def __init__(self, view: MemoryView, *, fingerprint: str, key_dim: int) -> None:
+        """Load a memory for the backbone with this fingerprint and width of keys.
+
+        Raises FingerprintMismatch where another backbone made it, Damaged where its arrays do not
+        fit together or hold numbers that are not finite.
+        """
+        _check(view, fingerprint, key_dim)
+        self.fingerprint = fingerprint
+        self.key_dim = key_dim
+        self.view = view
+        self.values = torch.from_numpy(np.array(view.values, dtype=np.int64))
+        self._keys = torch.from_numpy(np.ascontiguousarray(view.keys))
+        self._proposer = _Proposer(self._keys)
+        self.scale = self._measure_scale()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def search(self, keys: Tensor, k: int) -> Neighbours:
+        """Find the k nearest entries of queries [N, D] float32: [N, K], K = k always.
+
+        Raises InvalidInput for another rank, another width, or k < 1.
+        """
+        if keys.ndim != 2 or keys.shape[1] != self.key_dim or k < 1:
+            raise InvalidInput(
+                f"expected queries of shape [N, {self.key_dim}] and k >= 1, came "
+                f"{tuple(keys.shape)} and k = {k}"
+            )
+        keys = keys.to(device=self._keys.device, dtype=torch.float32)
+        found = min(k, len(self))
+        distances = torch.full((len(keys), k), torch.inf)
+        entries = torch.full((len(keys), k), -1, dtype=torch.long)
+        step = max(1, _MAX_PRODUCTS // max(1, len(self)))
+        for start in range(0, len(keys) if found else 0, step):
+            near, which = self._decide(keys[start : start + step], found)
+            distances[start : start + step, :found] = near
+            entries[start : start + step, :found] = which
+        return Neighbours(distances, entries)
+
+    def document(self, entry: int) -> DocumentRecord:
+        """Give the document that an entry is from."""
+        return self.view.documents[int(self.view.document_of[entry])]
+
+    def span(self, entry: int) -> Span:
+        """Give the code points of an entry's next token in its document's text."""
+        return Span(int(self.view.starts[entry]), int(self.view.ends[entry]))
+
+    def _decide(self, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Re-score candidates exactly; equals are ordered by entry."""
+        candidates = self._proposer.propose(keys, min(k + _NUM_SPARE, len(self)))
+        candidates = candidates.sort(dim=-1).values
+        exact = (self._keys[candidates].float() - keys.unsqueeze(1)).square().sum(dim=-1)
+        order = exact.sort(dim=-1, stable=True).indices[:, :k]
+        return exact.gather(-1, order), candidates.gather(-1, order)
+
+    def _measure_scale(self) -> float:
+        if len(self) < 2:
+            return 1.0
+        sample = _sample(self._keys.numpy(), _SAMPLE)
+        found = self.search(self._keys[sample].float(), 2)
+        tolerance = 1e-6 * float(self._keys[sample].float().square().sum(dim=-1).max())
+        if not bool((found.distances[:, 0] <= tolerance).all()):
+            raise Damaged(
+                "a stored key is not its own nearest neighbour: the search over this memory is "
+                "wrong; run `graft doctor`"
+            )
+        is_self = found.entries[:, 0] == torch.from_numpy(sample)
+        nearest = torch.where(is_self, found.distances[:, 1], found.distances[:, 0])
+        positive = nearest[nearest > 0]
+        return float(positive.median()) if len(positive) else 1.0
+
+
+class _Proposer:
+    """Candidates by |k|² − 2 q·k over keys with their mean taken away, which rounds less."""
+
+    def __init__(self, keys: Tensor) -> None:
+        self._centred = keys.float()
+        self._mean = self._centred.mean(dim=0) if len(keys) else torch.zeros(keys.shape[1])
+        self._centred -= self._mean
+        self._squares = self._centred.square().sum(dim=-1)
+
+    def propose(self, keys: Tensor, k: int) -> Tensor:
+        """Give the k most promising entries of queries [N, D]: [N, k], in no order."""
+        products = torch.addmm(self._squares, keys - self._mean, self._centred.T, alpha=-2.0)
+        return products.topk(k, dim=-1, largest=False, sorted=False).indices
+
+
+def _sample(keys: npt.NDArray[np.float16], num: int) -> npt.NDArray[np.int64]:
+    """Choose entries by a hash of their keys: the same set whatever the order of the entries."""
+    words = keys.view(np.uint16).astype(np.uint64)
+    odd = np.random.Philox(key=1).random_raw(keys.shape[1]) | np.uint64(1)
+    hashes = words @ odd
+    hashes ^= hashes >> np.uint64(29)
+    hashes *= np.uint64(0xBF58476D1CE4E5B9)
+    chosen: npt.NDArray[np.int64] = np.argsort(hashes, kind="stable")[:num]
+    return chosen
+
+
+def _check(view: MemoryView, fingerprint: str, key_dim: int) -> None:
+    strangers = [each.name for each in view.documents if fingerprint not in each.memories]
+    width = view.keys.shape[1] if view.keys.ndim == 2 else -1
+    if strangers or (len(view.keys) and width != key_dim):
+        made = sorted({name for each in view.documents for name in each.memories})
+        raise FingerprintMismatch(
+            f"expected a token memory of backbone {fingerprint!r} with keys of width {key_dim}, "
+            f"came one of {made} with width {width} (for instance {strangers[:3]}); build it for "
+            "this backbone with `graft ingest`"
+        )
+    lengths = {
+        len(array) for array in (view.keys, view.values, view.starts, view.ends, view.document_of)
+    }
+    if len(lengths) != 1:
+        raise Damaged(f"the arrays of the token memory have different lengths: {sorted(lengths)}")
+    if len(view.values) and (
+        int(view.values.min()) < 0
+        or int(view.document_of.min()) < 0
+        or int(view.document_of.max()) >= len(view.documents)
+    ):
+        raise Damaged("the token memory names tokens or documents that do not exist")
+    if not bool(np.isfinite(view.keys).all()):
+        raise Damaged("the token memory has keys that are not finite; run `graft doctor`")
