@@ -1,0 +1,379 @@
+"""`make demo`: real documents in, a first quote as soon as possible, then three answers with proof.
+
+In: a folder of documents, or by default Graft's own pages and the descriptions of a dozen installed
+packages. Out: words on a terminal. Uses the same services as the command line and the server; knows
+nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from index.errors import Cancelled, GraftError, InvalidInput
+from index.records import DEFAULT_TENANT, DocumentRecord, StoreRecord
+from rag_api import processes
+from rag_api.services.questions import Answered, Decoding, Mode, Question, Quote, SearchWish
+from rag_api.settings import load_settings
+from rag_api.wiring import Graft
+
+if TYPE_CHECKING:
+    from ingestion import SourceFile
+
+PAGES = Path(__file__).resolve().parents[1] / "docs"
+PACKAGES = (
+    "alembic", "anyio", "cloudpickle", "faiss-cpu", "fsspec", "h11", "idna",
+    "langgraph-checkpoint", "mpmath", "SQLAlchemy", "sortedcontainers", "truststore",
+)  # fmt: skip
+QUESTIONS = (
+    "What names a document's version?",
+    "What does truststore do?",
+    "What is h11?",
+)
+FIRST_WAVE_BYTES = 24_000
+"""Documents that are made searchable before the rest, so that a first quote comes at once."""
+KEYS_LIMIT_S = 240.0
+"""How long the demo builds token keys for a folder of yours; the rest waits for `graft memory`."""
+MARKED_SHARE = 0.10
+COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
+
+
+@dataclass
+class Bars:
+    """Draws progress on a terminal, and counts what was done wherever it runs."""
+
+    console: Console
+    done: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._tasks: dict[str, TaskID] = {}
+        self._drawn = Progress(
+            TextColumn("  {task.description:<24}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f} of {task.total:,.0f} {task.fields[unit]}"),
+            TimeElapsedColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+
+    def __enter__(self) -> Bars:
+        self._drawn.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._drawn.stop()
+
+    def __call__(self, stage: str, done: int, total: int, unit: str) -> None:
+        self.done[stage] = max(done, self.done.get(stage, 0))
+        if stage not in self._tasks:
+            self._tasks[stage] = self._drawn.add_task(stage, total=total, unit=unit)
+        self._drawn.update(self._tasks[stage], completed=done, total=total)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo; 1 where it cannot go on, with the reason."""
+    parser = argparse.ArgumentParser(prog="python -m rag_api.demo", description="Show Graft.")
+    parser.add_argument("--docs", type=Path, help="a folder of documents, instead of the defaults")
+    arguments = parser.parse_args(argv)
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        folder = Path(os.environ.get("GRAFT_DATA_DIR") or ".demo")
+        settings = load_settings(data_dir=folder, threads=len(os.sched_getaffinity(0)))
+        processes.prepare(settings)
+        graft = Graft(settings, can_pull=True)
+        try:
+            Demo(graft, console).run(arguments.docs)
+        finally:
+            graft.close()
+    except GraftError as error:
+        console.print(f"The demo stopped: {error.message}", style="red", markup=False)
+        return 1
+    return 0
+
+
+class Demo:
+    """One run of the demo; its clock starts when it is made."""
+
+    def __init__(self, graft: Graft, console: Console) -> None:
+        self._graft = graft
+        self._console = console
+        self._started = time.perf_counter()
+        self._num_embedded = 0
+
+    def run(self, docs: Path | None) -> None:
+        """Ingest, quote, build the token keys, answer three questions, say what comes next."""
+        data_dir = self._graft.settings.data_dir
+        sources = folder_sources(docs) if docs else default_sources(data_dir)
+        name = "demo" if docs is None else f"demo-{docs.resolve().name or 'docs'}"
+        self._pull(self._graft.settings.embedder_source)
+        store, _ = self._graft.stores.get_or_create(name, tenant=DEFAULT_TENANT)
+        first, rest = waves(sources)
+        self._ingest(store, first)
+        questions = QUESTIONS if docs is None else self._own_questions(store)
+        if questions:
+            self._first_quote(store, questions[0])
+        self._ingest(store, rest)
+        self._forget_missing(store, {source.name for source in sources})
+        self._say_what_was_read(store)
+        self._pull(self._graft.settings.backbone)
+        self._build_keys(store, limit_s=None if docs is None else KEYS_LIMIT_S)
+        for number, question in enumerate(questions or self._own_questions(store), start=1):
+            self._answer(store, question, is_first=number == 1)
+        self._say_what_comes_next(store)
+
+    # ---- in
+
+    def _pull(self, source: str) -> None:
+        if self._graft.models.is_present(source):
+            self._say(f"Model {source}: here already.")
+            return
+        self._say(f"Model {source}: fetching and converting, once.")
+        with Bars(self._console) as bars:
+            self._graft.models.pull(source, progress=bars)
+
+    def _ingest(self, store: StoreRecord, sources: Sequence[SourceFile]) -> None:
+        if not sources:
+            return
+        with Bars(self._console) as bars:
+            outcomes = self._graft.documents.ingest(store, sources, progress=bars)
+        self._num_embedded += bars.done.get("embed", 0)
+        for outcome in outcomes:
+            if outcome.status == "failed":
+                self._say(f"  {outcome.name} was not read: {outcome.error}")
+
+    def _forget_missing(self, store: StoreRecord, names: set[str]) -> None:
+        """Delete what an earlier run read and what is no longer there."""
+        held = {document.name for document in self._graft.documents.list(store)}
+        if gone := sorted(held - names):
+            self._graft.index.delete_documents(store.id, gone)
+
+    def _say_what_was_read(self, store: StoreRecord) -> None:
+        documents = self._graft.documents.list(store)
+        passages = sum(document.num_chunks for document in documents)
+        self._say(
+            f"{len(documents)} documents, {passages} passages are searchable after "
+            f"{self._seconds()}; {self._num_embedded} passages were embedded in this run"
+            + ("." if self._num_embedded else ": nothing had changed.")
+        )
+
+    def _build_keys(self, store: StoreRecord, *, limit_s: float | None) -> None:
+        until = None if limit_s is None else time.perf_counter() + limit_s
+        self._say("Token memory: reading every document once with the frozen model.")
+        try:
+            with Bars(self._console) as bars:
+                built = self._graft.memory.build(
+                    store,
+                    progress=bars,
+                    cancelled=lambda: until is not None and time.perf_counter() > until,
+                )
+            self._say(f"{built.num_tokens:,} token keys were built, in {built.seconds:.0f} s.")
+        except Cancelled:
+            waiting = len(self._graft.memory.status(store).pending)
+            self._say(
+                f"{waiting} documents wait for their token keys; "
+                f"`graft memory build --store {store.name}` goes on where this ended."
+            )
+
+    # ---- out
+
+    def _first_quote(self, store: StoreRecord, question: str) -> None:
+        answered = self._graft.answers.ask(ask(store, question, mode="extractive"))
+        self._rule(f"First quote, after {self._seconds()}")
+        self._say(f"Q  {question}")
+        self._quotes(answered.citations)
+
+    def _answer(self, store: StoreRecord, question: str, *, is_first: bool) -> None:
+        answered = self._graft.answers.ask(ask(store, question, mode="both"))
+        self._rule(f"First answer, after {self._seconds()}" if is_first else "")
+        self._say(f"Q  {question}")
+        self._say(f"A  {answered.answer.strip()}", style="bold")
+        self._quotes(answered.citations)
+        self._say("Tokens that the documents moved (share of the token's probability):")
+        self._console.print(moved_line(answered, colours=self._console.is_terminal))
+        self._console.print(legend(answered, colours=self._console.is_terminal))
+
+    def _quotes(self, quotes: Sequence[Quote]) -> None:
+        for quote in quotes:
+            place = f"page {quote.page}" if quote.page else " > ".join(quote.headings) or "text"
+            words = " ".join(quote.quote.split())
+            self._say(f"  [{quote.number}] “{words}”")
+            proof = "verified" if quote.verified else "NOT verified"
+            self._say(
+                f"      {quote.document}, {place}, span {quote.start}–{quote.end}, {proof}",
+                style="green" if quote.verified else "red",
+            )
+        if not quotes:
+            self._say("  (no sentence of the documents supports this answer)")
+
+    def _own_questions(self, store: StoreRecord) -> tuple[str, ...]:
+        """Ask about headings of the first, the middle and the last document."""
+        documents = self._graft.documents.list(store)
+        picks = sorted({0, len(documents) // 2, len(documents) - 1}) if documents else []
+        return tuple(self._own_question(documents[i]) for i in picks)
+
+    def _own_question(self, document: DocumentRecord) -> str:
+        topic = topic_of(self._graft.index.text_of(document)) or Path(document.name).stem
+        if re.search(r"[\u3040-\u30ff\u3400-\u9fff]", topic):
+            return f"关于“{topic}”，文中说了什么？"
+        return f"What is said about {topic!r}?"
+
+    def _say_what_comes_next(self, store: StoreRecord) -> None:
+        self._rule("Ask more")
+        prefix = f"GRAFT_DATA_DIR={self._graft.settings.data_dir}"
+        self._say(f'  {prefix} .venv/bin/graft ask "your question" --store {store.name}')
+        self._say(f"  {prefix} make serve        # then http://127.0.0.1:8642, OpenAI's API")
+        self._say("  make demo DOCS=path/to/your/documents")
+
+    # ---- words
+
+    def _seconds(self) -> str:
+        return f"{time.perf_counter() - self._started:.0f} s"
+
+    def _say(self, line: str, style: str | None = None) -> None:
+        self._console.print(Text(line, style=style or ""))
+
+    def _rule(self, title: str) -> None:
+        self._console.print(Text(f"\n── {title} ".ljust(72, "─") if title else "\n" + "─" * 71))
+
+
+def ask(store: StoreRecord, question: str, *, mode: Mode) -> Question:
+    """Make a question to one store, with an answer short enough to wait for."""
+    return Question(
+        messages=({"role": "user", "content": question},),
+        stores=(store.id,),
+        mode=mode,
+        search=SearchWish(k=3),
+        decoding=Decoding(max_tokens=64),
+    )
+
+
+def default_sources(data_dir: Path) -> list[SourceFile]:
+    """Give Graft's pages and the descriptions of installed packages, kept under `data_dir`."""
+    from ingestion import SourceFile
+
+    pages = sorted(PAGES.glob("*.md"), key=lambda path: (path.name != "concepts.md", path.name))
+    sources = [SourceFile(name=f"docs/{page.name}", path=page) for page in pages]
+    folder = data_dir / "packages"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PACKAGES:
+        metadata = importlib.metadata.metadata(name)
+        body = str(metadata.get_payload() or metadata.get("Description", ""))
+        path = folder / f"{name}.md"
+        path.write_text(f"# {name}\n\n{metadata['Summary']}\n\n{body}", encoding="utf-8")
+        sources.append(SourceFile(name=f"packages/{name}.md", path=path))
+    return sources
+
+
+def folder_sources(docs: Path) -> list[SourceFile]:
+    """Give every visible file under a folder (or one file), named by its path in it."""
+    from ingestion import SourceFile
+
+    if docs.is_file():
+        return [SourceFile(name=docs.name, path=docs)]
+    if not docs.is_dir():
+        raise InvalidInput(f"expected a folder of documents, and {str(docs)!r} does not exist")
+    files = [
+        path
+        for path in sorted(docs.rglob("*"))
+        if path.is_file() and not any(p.startswith(".") for p in path.relative_to(docs).parts)
+    ]
+    if not files:
+        raise InvalidInput(f"the folder {str(docs)!r} holds no file")
+    return [SourceFile(name=path.relative_to(docs).as_posix(), path=path) for path in files]
+
+
+def waves(sources: Sequence[SourceFile]) -> tuple[list[SourceFile], list[SourceFile]]:
+    """Cut the sources into a first wave that is searchable soon, and the rest."""
+    size = 0
+    for number, source in enumerate(sources):
+        size += source.path.stat().st_size if source.path else 0
+        if number and size > FIRST_WAVE_BYTES:
+            return list(sources[:number]), list(sources[number:])
+    return list(sources), []
+
+
+def topic_of(text: str) -> str | None:
+    """Find a heading to ask about: the second of a Markdown text, else its first short line."""
+    headings: list[str] = re.findall(r"^#{1,4}\s+(.{3,80}?)\s*#*$", text, re.MULTILINE)
+    if headings:
+        return headings[min(1, len(headings) - 1)]
+    lines = (line.strip() for line in text.splitlines())
+    return next((line for line in lines if 3 <= len(line) <= 80), None)
+
+
+def shares(answered: Answered) -> list[dict[str, float]]:
+    """Give for each token the share of its probability by document."""
+    found = []
+    for token in answered.tokens:
+        by_document: dict[str, float] = {}
+        for source in token.sources:
+            by_document[source.document] = by_document.get(source.document, 0.0) + source.share
+        found.append(by_document)
+    return found
+
+
+def letters(answered: Answered) -> dict[str, str]:
+    """Give each document that moved a token its letter, the strongest first."""
+    total: dict[str, float] = {}
+    for by_document in shares(answered):
+        for document, share in by_document.items():
+            if share >= MARKED_SHARE:
+                total[document] = total.get(document, 0.0) + share
+    ranked = sorted(total, key=lambda document: -total[document])
+    return {document: chr(ord("A") + i % 26) for i, document in enumerate(ranked)}
+
+
+def moved_line(answered: Answered, *, colours: bool) -> Text:
+    """Draw the answer with each token in its strongest document's colour, or with plain marks."""
+    names = letters(answered)
+    order = list(names)
+    line = Text("  ")
+    for token, by_document in zip(answered.tokens, shares(answered), strict=True):
+        text = token.text.replace("\n", " ")
+        document = max(by_document, key=lambda name: by_document[name], default=None)
+        if document is None or by_document[document] < MARKED_SHARE or document not in names:
+            line.append(text)
+            continue
+        share = by_document[document]
+        colour = COLOURS[order.index(document) % len(COLOURS)]
+        style = f"bold reverse {colour}" if share >= 0.5 else f"{colour} underline"
+        if colours:
+            line.append(text, style=style)
+        else:
+            line.append(f"{text}‹{names[document]} {share:.0%}›")
+    return line
+
+
+def legend(answered: Answered, *, colours: bool) -> Text:
+    """Say which colour or letter is which document, and how strong its strongest share was."""
+    names = letters(answered)
+    strongest = {
+        document: max(by_document.get(document, 0.0) for by_document in shares(answered))
+        for document in names
+    }
+    line = Text("  ")
+    for number, (document, letter) in enumerate(names.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        line.append(
+            f"{letter} {document} (up to {strongest[document]:.0%})  ",
+            style=colour if colours else "",
+        )
+    if not names:
+        line.append(f"no token owes {MARKED_SHARE:.0%} of its probability to a document")
+    return line
+
+
+if __name__ == "__main__":
+    sys.exit(main())
