@@ -1,7 +1,7 @@
 """Ask for invented facts in every mode and keep what was answered, right or wrong.
 
-In: the documents of benchmarks/planted, which no model has ever seen. Out: for each question and mode
-the answer, and whether it contains the fact. Knows nothing of how answers are made.
+In: the documents of benchmarks/planted, which no model has ever seen. Out: for each question and
+mode the answer, and whether it contains the fact. Knows nothing of how answers are made.
 """
 
 from __future__ import annotations
