@@ -12,14 +12,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import xquad
-from reporting import Measured, Paired, interleaved, models_folder, say
 from sentence_transformers import SentenceTransformer
 
+import xquad
 from backbone import Embedder, ModelCache
 from index import Index
 from index.records import FloatArray, Progress, no_progress
 from ingestion import ParseLimits, Pipeline, SourceFile
+from reporting import Measured, Paired, interleaved, models_folder, say
 
 EMBEDDER = "minilm"
 CHUNKING = {"size": 256, "overlap": 32, "splitter": "structure"}

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import faiss
 import numpy as np
-import xquad
-from reporting import Measured, models_folder, say
 from sentence_transformers import SentenceTransformer
 
+import xquad
 from backbone import Embedder, ModelCache
 from index import Index
 from index.records import FloatArray, StoreRecord
 from ingestion import ParseLimits, Pipeline, SourceFile
+from reporting import Measured, models_folder, say
 from retriever import RetrievalSettings, Retriever
 
 EMBEDDERS = ("minilm", "e5-small")
