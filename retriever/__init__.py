@@ -1,6 +1,7 @@
 """Questions in, passages, prompts and checked quotes out; see docs/."""
 
 from retriever.abstention import abstention, is_abstention
+from retriever.answerability import ABSTAIN_BELOW, CITE_BELOW, answerability
 from retriever.citations import Citation, Cited, resolve
 from retriever.extractive import Extractive, answer
 from retriever.prompting import Prompt, build_prompt
@@ -8,6 +9,8 @@ from retriever.searching import Reranker, Retriever
 from retriever.settings import RetrievalSettings
 
 __all__ = [
+    "ABSTAIN_BELOW",
+    "CITE_BELOW",
     "Citation",
     "Cited",
     "Extractive",
@@ -17,6 +20,7 @@ __all__ = [
     "Retriever",
     "abstention",
     "answer",
+    "answerability",
     "build_prompt",
     "is_abstention",
     "resolve",
