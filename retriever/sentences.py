@@ -18,11 +18,13 @@ _END = re.compile(
     r"|\n"  # judged in `_breaks_line`
 )
 _ABBREVIATION = re.compile(
-    r"(?:^|[\s(\[“\"'])(?:mr|mrs|ms|dr|prof|sr|jr|st|mt|vs|etc|e\.g|i\.e|cf|al|fig|figs|eq|no|nos|"
-    r"vol|pp|p|ch|sec|art|inc|ltd|co|corp|approx|dept|est|ca|gen|col|lt|sgt|capt|rev|hon|gov|sen|"
-    r"rep|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec|u\.s|u\.k|u\.n|a\.m|p\.m|ph\.d|b\.c|a\.d|"
-    r"z\. ?b|d\. ?h|u\. ?a|bzw|nr|usw|ca|[a-z])\.$",
+    r"(?:^|[\s(\[“\"'])(?:mr|mrs|ms|dr|prof|st|mt|vs|e\.g|i\.e|cf|al|eq|approx|dept|est|ca|gen|col|"
+    r"lt|sgt|capt|rev|hon|gov|sen|rep|jan|feb|mar|apr|jun|jul|aug|sept|sep|oct|nov|dec|u\.s|u\.k|"
+    r"u\.n|ph\.d|z\. ?b|d\. ?h|u\. ?a|bzw|nr|(?-i:[A-Z]))\.$",
     re.IGNORECASE,
+)
+_BEFORE_NUMBER = re.compile(
+    r"(?:^|[\s(\[])(?:no|nos|fig|figs|vol|pp|p|ch|sec|art|para|pat)\.$", re.IGNORECASE
 )
 _LIST_NUMBER = re.compile(r"(?:^|\n)\s*\(?(?:\d{1,3}|[a-z])\.$")
 _BULLET = re.compile(
@@ -71,6 +73,8 @@ def _is_end(text: str, start: int, match: re.Match[str]) -> bool:
     after = text[match.end() : match.end() + 40].lstrip()
     if after[:1].islower():
         return False
+    if after[:1].isdigit() and _BEFORE_NUMBER.search(head):
+        return False
     return not _ABBREVIATION.search(head)
 
 
@@ -89,16 +93,16 @@ def _breaks_line(text: str, at: int) -> bool:
 
 def _append(spans: list[Span], text: str, start: int, end: int) -> None:
     """Add `[start, end)` without its white space; cut it where it is very long."""
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    if start == end:
-        return
-    if end - start > _SOFT_LIMIT:
-        cut = _SOFT_BREAK.search(text, start + 40, end)
-        if cut is not None and cut.end() < end:
-            _append(spans, text, start, cut.end())
-            _append(spans, text, cut.end(), end)
+    while True:
+        while start < end and text[start].isspace():
+            start += 1
+        while end > start and text[end - 1].isspace():
+            end -= 1
+        if start == end:
             return
-    spans.append(Span(start, end))
+        cut = _SOFT_BREAK.search(text, start + 40, end) if end - start > _SOFT_LIMIT else None
+        if cut is None or cut.end() >= end:
+            spans.append(Span(start, end))
+            return
+        spans.append(Span(start, start + len(text[start : cut.end()].rstrip())))
+        start = cut.end()
