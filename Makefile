@@ -18,7 +18,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup demo test serve check bench clean
+.PHONY: help setup demo test serve check bench tables clean
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
@@ -39,15 +39,19 @@ check: $(STAMP) ## ruff, mypy, import-linter, the gates on code and documents
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
-	$(PY) -m mypy --strict benchmarks/*.py docs/check.py .ci/gates.py
+	$(PY) -m mypy --strict benchmarks/*.py docs/*.py .ci/gates.py
 	$(VENV)/bin/lint-imports --no-cache
 	$(PY) .ci/gates.py
 	$(PY) docs/check.py
+	$(PY) docs/tables.py
 
 bench: export HF_HUB_OFFLINE := 1
 bench: $(STAMP) ## run one benchmark: NAME=ingest|search|… [QUICK=1]
 	@test -n "$(NAME)" || { $(PY) benchmarks/run.py --list; exit 2; }
 	@$(PY) benchmarks/run.py "$(NAME)" $(if $(QUICK),--quick)
+
+tables: $(STAMP) ## write the pages' tables anew from benchmarks/results
+	@$(PY) docs/tables.py --write
 
 clean: ## remove caches and the demo's data (never .venv, never the models)
 	rm -rf .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist

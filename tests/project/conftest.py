@@ -37,3 +37,8 @@ def gates() -> ModuleType:
 @pytest.fixture(scope="session")
 def doc_check() -> ModuleType:
     return load_script(ROOT / "docs" / "check.py")
+
+
+@pytest.fixture(scope="session")
+def tables() -> ModuleType:
+    return load_script(ROOT / "docs" / "tables.py")
