@@ -18,6 +18,7 @@ from torch import Tensor
 from backbone import fingerprints
 from backbone import threads as thread_settings
 from backbone.cache import ModelCache
+from backbone.quiet import quietly
 from backbone.spans import PlainTokenizer, without_surrogates
 from index.errors import InvalidInput, ModelError
 from index.records import FloatArray, Progress, no_progress
@@ -70,9 +71,10 @@ class Embedder:
         thread_settings.pin(threads)
         folder = cache.pull(source)
         try:
-            model = SentenceTransformer(
-                str(folder), device="cpu", local_files_only=True, trust_remote_code=False
-            )
+            with quietly():
+                model = SentenceTransformer(
+                    str(folder), device="cpu", local_files_only=True, trust_remote_code=False
+                )
         except (OSError, ValueError, KeyError, ImportError) as error:
             raise ModelError(f"{source!r} cannot be loaded as an embedder: {error}") from error
         return cls(model.float(), name=source, weights_sha=cache.weights_sha(source))

@@ -22,6 +22,7 @@ from backbone import fingerprints, threads
 from backbone.cache import ModelCache
 from backbone.chats import ChatTemplate
 from backbone.hooks import KeyTap, as_keys
+from backbone.quiet import quietly
 from backbone.spans import PlainTokenizer
 from index.errors import InvalidInput, ModelError
 
@@ -106,6 +107,11 @@ class LanguageModel:
         """Say whether `chat` can be used."""
         return self._chat.is_there
 
+    @property
+    def marker_ids(self) -> frozenset[int]:
+        """The ids that steer the model (turn markers, end of text); no user's text makes one."""
+        return frozenset(self._plain.markers.values())
+
     def encode(self, text: str) -> list[int]:
         """Give the ids of a text; markers inside it stay plain text and none are added (E11)."""
         return self._plain.encode(text)
@@ -178,16 +184,17 @@ class LanguageModel:
 def load_from_folder(folder: Path, dtype: torch.dtype) -> tuple[PreTrainedModel, FastTokenizer]:
     """Load safetensors and tokenizer from a folder, running no code from it and no network."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-        model = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=dtype,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-        )
+        with quietly():
+            tokenizer = AutoTokenizer.from_pretrained(
+                folder, local_files_only=True, trust_remote_code=False
+            )
+            model = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=dtype,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+            )
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise ModelError(f"{folder.name!r} cannot be loaded as a language model: {error}") from error
     return model, tokenizer
