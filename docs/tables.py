@@ -1,8 +1,8 @@
 """Write the generated parts of the pages from benchmarks/results, or check that they are current.
 
-In: the JSON reports that full benchmark runs keep, and the demo's transcript. Out: the pages' blocks
-between `<!-- generated: NAME -->` and `<!-- end -->`. No figure in them is typed by hand. Knows nothing
-of how the figures were measured.
+In: the JSON reports that full benchmark runs keep, and the demo's transcript. Out: the pages'
+blocks between `<!-- generated: NAME -->` and `<!-- end -->`. No figure in them is typed by hand.
+Knows nothing of how the figures were measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 BLOCK = re.compile(
     r"(<!-- generated: (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.DOTALL
 )
-MODES = {"none": "none", "rag": "rag", "knn_lm": "knn_lm", "both": "both"}
+MODES = ("none", "rag", "knn_lm", "both")
 
 
 class Results:

@@ -25,7 +25,8 @@ from rich.text import Text
 from index.errors import Cancelled, GraftError, InvalidInput
 from index.records import DEFAULT_TENANT, DocumentRecord, StoreRecord
 from rag_api import processes
-from rag_api.services.questions import Answered, Decoding, Mode, Question, Quote, SearchWish
+from rag_api.demo_lines import legend, moved_line
+from rag_api.services.questions import Decoding, Mode, Question, Quote, SearchWish
 from rag_api.settings import load_settings
 from rag_api.wiring import Graft
 
@@ -46,8 +47,6 @@ FIRST_WAVE_BYTES = 24_000
 """Documents that are made searchable before the rest, so that a first quote comes at once."""
 KEYS_LIMIT_S = 240.0
 """How long the demo builds token keys for a folder of yours; the rest waits for `graft memory`."""
-MARKED_SHARE = 0.10
-COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
 @dataclass
@@ -311,68 +310,6 @@ def topic_of(text: str) -> str | None:
         return headings[min(1, len(headings) - 1)]
     lines = (line.strip() for line in text.splitlines())
     return next((line for line in lines if 3 <= len(line) <= 80), None)
-
-
-def shares(answered: Answered) -> list[dict[str, float]]:
-    """Give for each token the share of its probability by document."""
-    found = []
-    for token in answered.tokens:
-        by_document: dict[str, float] = {}
-        for source in token.sources:
-            by_document[source.document] = by_document.get(source.document, 0.0) + source.share
-        found.append(by_document)
-    return found
-
-
-def letters(answered: Answered) -> dict[str, str]:
-    """Give each document that moved a token its letter, the strongest first."""
-    total: dict[str, float] = {}
-    for by_document in shares(answered):
-        for document, share in by_document.items():
-            if share >= MARKED_SHARE:
-                total[document] = total.get(document, 0.0) + share
-    ranked = sorted(total, key=lambda document: -total[document])
-    return {document: chr(ord("A") + i % 26) for i, document in enumerate(ranked)}
-
-
-def moved_line(answered: Answered, *, colours: bool) -> Text:
-    """Draw the answer with each token in its strongest document's colour, or with plain marks."""
-    names = letters(answered)
-    order = list(names)
-    line = Text("  ")
-    for token, by_document in zip(answered.tokens, shares(answered), strict=True):
-        text = token.text.replace("\n", " ")
-        document = max(by_document, key=lambda name: by_document[name], default=None)
-        if document is None or by_document[document] < MARKED_SHARE or document not in names:
-            line.append(text)
-            continue
-        share = by_document[document]
-        colour = COLOURS[order.index(document) % len(COLOURS)]
-        style = f"bold reverse {colour}" if share >= 0.5 else f"{colour} underline"
-        if colours:
-            line.append(text, style=style)
-        else:
-            line.append(f"{text}‹{names[document]} {share:.0%}›")
-    return line
-
-
-def legend(answered: Answered, *, colours: bool) -> Text:
-    """Say which colour or letter is which document, and how strong its strongest share was."""
-    names = letters(answered)
-    strongest = {
-        document: max(by_document.get(document, 0.0) for by_document in shares(answered))
-        for document in names
-    }
-    line = Text("  ")
-    for number, (document, letter) in enumerate(names.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        line.append(
-            f"{letter} {document} (up to {strongest[document]:.0%})  ",
-            style=colour if colours else "",
-        )
-    if not names:
-        line.append(f"no token owes {MARKED_SHARE:.0%} of its probability to a document")
-    return line
 
 
 if __name__ == "__main__":
