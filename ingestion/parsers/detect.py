@@ -169,7 +169,9 @@ def _kind_of_ole(data: bytes) -> str:
     raise unsupported("an OLE container that is no Office document")
 
 
-_HTML = re.compile(r"\s*(?:<!--.*?-->\s*)?(?:<\?xml[^>]*>\s*)?<(?:!doctype\s+html|html)\b", re.I | re.S)
+_HTML = re.compile(
+    r"\s*(?:<!--.*?-->\s*)?(?:<\?xml[^>]*>\s*)?<(?:!doctype\s+html|html)\b", re.I | re.S
+)
 _MAIL = re.compile(
     r"(?:(?:From|To|Cc|Subject|Date|Received|Return-Path|Message-ID|MIME-Version|Delivered-To|"
     r"Content-Type|X-[\w-]+):[^\n]*\n(?:[ \t][^\n]*\n)*){3}",
@@ -182,7 +184,11 @@ def refine(kind: str, text: str) -> str:
     head = text[:4096]
     if kind in ("plain", "xml") and _HTML.match(head):
         return "html"
-    if kind == "plain" and _MAIL.match(head) and re.search(r"^(?:Received|MIME-Version):", head, re.M):
+    if (
+        kind == "plain"
+        and _MAIL.match(head)
+        and re.search(r"^(?:Received|MIME-Version):", head, re.M)
+    ):
         return "eml"
     if kind == "plain" and head.lstrip().startswith("<?xml"):
         return "xml"

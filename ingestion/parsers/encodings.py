@@ -88,7 +88,11 @@ def _utf8(data: bytes) -> Decoded | None:
     try:
         return Decoded(tidy(data.decode("utf-8")), "utf-8")
     except UnicodeDecodeError as error:
-        if error.start >= len(data) - 3 and error.reason == "unexpected end of data" and error.start:
+        if (
+            error.start >= len(data) - 3
+            and error.reason == "unexpected end of data"
+            and error.start
+        ):
             text = data[: error.start].decode("utf-8")
             if not text.isascii():
                 return Decoded(tidy(text) + "\ufffd", "utf-8", "the last character is cut off")
@@ -246,6 +250,8 @@ def _single(data: bytes, name: str, common: str) -> _Guess | None:
     if name in _ALPHABETS:
         peaks = sum(math.exp(-common.index(c) / 10) for c in letters if c in rank) / len(letters)
         weight += peaks / 2 - 0.2
+    elif len(letters) > sum(c.isalpha() and c.isascii() for c in sample):
+        weight -= 0.4  # Latin text is mostly unaccented
     weight += _PRIOR.get(name, 0.0)
     broken = sum(len(m.group()) for m in _BROKEN_WORD.finditer(sample))
     mixed = len(_MIXED.findall(sample))
