@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +26,10 @@ ALIGN_SUPPORT = 0.5
 """An answer's sentence without a marker needs this share of its weight in one quote."""
 MARKER_SUPPORT = 0.15
 """Below this share a marker's own passage does not support the sentence at all."""
+_QUESTION = 0.3
+"""How much closeness to the question counts between quotes that cover a sentence alike."""
+_PAIR = 0.15
+"""Two sentences must cover this much more than one to be quoted together."""
 _MARKER = re.compile(
     r"[ \t]*[\[【［]\s*(?:passages?|sources?|段落|资料)?\s*"
     r"(\d{1,3}(?:\s*[,，、;\-–]\s*\d{1,3})*)\s*[\]】］]",
@@ -79,26 +83,80 @@ class _Bare:
     dropped: int
 
 
-def resolve(answer: str, numbered: Sequence[Passage], read_text: ReadText) -> Cited:
-    """Resolve an answer's markers; where it wrote none, align its sentences to the passages.
+def resolve(
+    answer: str, numbered: Sequence[Passage], read_text: ReadText, *, question: str = ""
+) -> Cited:
+    """Resolve an answer's markers, and align the sentences that have none to the passages.
 
     Numbers that name no passage are removed and counted; repeats within a sentence are merged;
     [1, 2] becomes [1][2]. A marker whose passage shares less than `MARKER_SUPPORT` of the
     sentence's weight is removed and counted (not where the two are in different scripts, and not
-    for sentences of fewer than three terms: there, terms prove nothing). Without any marker that
-    resolves, each sentence is aligned to the quote that covers it best, if at least
-    `ALIGN_SUPPORT` is covered. An abstaining answer gets no citation.
+    for sentences of fewer than three terms: there, terms prove nothing). A sentence without a
+    marker that resolves is aligned to the quote that covers it best, if at least `ALIGN_SUPPORT`
+    is covered; of quotes that cover it alike, the one nearer to `question` is taken. An abstaining
+    answer gets no citation.
     """
     bare = _strip_markers(answer, len(numbered))
     if is_abstention(bare.text) or not numbered:
-        return Cited(bare.text, (), bare.dropped + (0 if numbered else len(bare.marks)))
-    pool = SentencePool(numbered)
+        return Cited(bare.text, (), bare.dropped)
+    quoter = _Quoter(SentencePool(numbered), term_set(question), read_text)
     spans = sentences.split(bare.text)
-    if not bare.marks:
-        aligned = tuple(_align(bare.text, spans, pool, read_text))
-        return Cited(bare.text, aligned, bare.dropped)
-    kept, citations, unsupported = _resolve_marks(bare, spans, pool, read_text)
-    return _with_markers(bare, spans, kept, citations, unsupported)
+    kept, citations, unsupported = _resolve_marks(bare, spans, quoter)
+    marked = {citation.answer_span for citation in citations}
+    for span in spans:
+        if span not in marked:
+            found = quoter.best(bare.text[span.start : span.end], passage=None)
+            if found is not None and found.support >= ALIGN_SUPPORT:
+                citations.append(quoter.cite(found, span, origin="aligned"))
+    citations.sort(key=lambda citation: citation.answer_span.start)
+    text, moved = _with_markers(bare, kept, citations)
+    return Cited(text, moved, bare.dropped, unsupported)
+
+
+@dataclass(frozen=True, slots=True)
+class _Quote:
+    """Neighbouring sentences of one passage, and the share of the answer's sentence they cover."""
+
+    first: Sentence
+    last: Sentence
+    support: float
+
+
+class _Quoter:
+    """Finds and checks quotes for the sentences of one answer."""
+
+    def __init__(self, pool: SentencePool, question: frozenset[str], read_text: ReadText) -> None:
+        self.pool = pool
+        self._near = [_QUESTION * pool.coverage(question, s.terms) for s in pool.sentences]
+        self._read_text = read_text
+
+    def best(self, words: str, *, passage: int | None) -> _Quote | None:
+        """Find the sentence, or two neighbours that cover clearly more, with the best coverage."""
+        wanted = term_set(words)
+        pool, found, best_value = self.pool, None, -1.0
+        for i, sentence in enumerate(pool.sentences):
+            if passage is not None and sentence.passage != passage:
+                continue
+            single = pool.coverage(wanted, sentence.terms)
+            if single + self._near[i] > best_value:
+                found, best_value = _Quote(sentence, sentence, single), single + self._near[i]
+            before = pool.sentences[i - 1] if i else sentence
+            if before is not sentence and before.passage == sentence.passage:
+                pair = pool.coverage(wanted, sentence.terms | before.terms)
+                value = pair + max(self._near[i], self._near[i - 1]) - _PAIR
+                if pair > 0 and value > best_value:
+                    found, best_value = _Quote(before, sentence, pair), value
+        return found
+
+    def cite(self, quote: _Quote, answer_span: Span, *, origin: Origin) -> Citation:
+        return cite(
+            self.pool,
+            quote.first,
+            quote.last,
+            answer_span,
+            origin=origin,
+            read_text=self._read_text,
+        )
 
 
 def cite(
@@ -166,32 +224,28 @@ def _sentence_of(at: int, spans: Sequence[Span]) -> int:
 
 
 def _resolve_marks(
-    bare: _Bare, spans: Sequence[Span], pool: SentencePool, read_text: ReadText
+    bare: _Bare, spans: Sequence[Span], quoter: _Quoter
 ) -> tuple[list[tuple[int, int]], list[Citation], int]:
     """Give the marks that stay (offset, number), their citations, and how many were unsupported."""
     kept: list[tuple[int, int]] = []
     citations: list[Citation] = []
     unsupported = 0
     seen: set[tuple[int, int]] = set()
-    for at, number in bare.marks:
+    for at, number in bare.marks if spans else ():
         index = _sentence_of(at, spans)
-        if not spans or (index, number) in seen:
+        if (index, number) in seen:
             continue
         seen.add((index, number))
-        span = spans[index]
-        words = bare.text[span.start : span.end]
-        first, last, support = _best_quote(words, pool, passage=number - 1)
-        if (
-            first is None
-            or last is None
-            or (support < MARKER_SUPPORT and _can_judge(words, pool.passages[number - 1].text))
+        words = bare.text[spans[index].start : spans[index].end]
+        quote = quoter.best(words, passage=number - 1)
+        if quote is None or (
+            quote.support < MARKER_SUPPORT
+            and _can_judge(words, quoter.pool.passages[number - 1].text)
         ):
             unsupported += 1
             continue
         kept.append((at, number))
-        made = cite(pool, first, last, span, origin="marker", read_text=read_text)
-        if not any(c.number == number and c.start == made.start for c in citations):
-            citations.append(made)
+        citations.append(quoter.cite(quote, spans[index], origin="marker"))
     return kept, citations, unsupported
 
 
@@ -200,63 +254,25 @@ def _can_judge(words: str, passage_text: str) -> bool:
 
 
 def _with_markers(
-    bare: _Bare,
-    spans: Sequence[Span],
-    kept: Sequence[tuple[int, int]],
-    citations: Sequence[Citation],
-    unsupported: int,
-) -> Cited:
+    bare: _Bare, kept: Sequence[tuple[int, int]], citations: Sequence[Citation]
+) -> tuple[str, tuple[Citation, ...]]:
     """Write the kept markers back, and move the answer spans to where their sentences now are."""
-    shifts: list[tuple[int, int]] = []
+    lead = "" if terms.language_of(bare.text) == "zh" else " "
     parts: list[str] = []
-    taken = 0
+    placed: list[tuple[int, int]] = []
+    taken = -1
     for at, number in kept:
-        before = bare.text[taken:at]
-        spaced = bool(parts) and not before
-        lead = "" if spaced or at == 0 or terms.language_of(bare.text) == "zh" else " "
-        marker = f"{lead}[{number}]"
-        parts += [before, marker]
-        shifts.append((at, len(marker)))
+        marker = f"[{number}]" if at in (taken, 0) else f"{lead}[{number}]"
+        parts += [bare.text[max(taken, 0) : at], marker]
+        placed.append((at, len(marker)))
         taken = at
-    parts.append(bare.text[taken:])
-    moved = tuple(_moved(citation, shifts) for citation in citations)
-    return Cited("".join(parts), moved, bare.dropped, unsupported)
+    parts.append(bare.text[max(taken, 0) :])
+    return "".join(parts), tuple(_moved(citation, placed) for citation in citations)
 
 
-def _moved(citation: Citation, shifts: Sequence[tuple[int, int]]) -> Citation:
+def _moved(citation: Citation, placed: Sequence[tuple[int, int]]) -> Citation:
+    """Shift a sentence by the markers before it; those inside it belong to it."""
     old = citation.answer_span
-    start = old.start + sum(width for at, width in shifts if at < old.start or at == 0)
-    start = min(start, old.start + sum(width for _, width in shifts))
-    end = old.end + sum(width for at, width in shifts if at < old.end)
+    start = old.start + sum(width for at, width in placed if at <= old.start)
+    end = old.end + sum(width for at, width in placed if at < old.end)
     return dataclasses.replace(citation, answer_span=Span(start, max(start, end)))
-
-
-def _align(
-    answer: str, spans: Sequence[Span], pool: SentencePool, read_text: ReadText
-) -> Iterator[Citation]:
-    for span in spans:
-        words = answer[span.start : span.end]
-        first, last, support = _best_quote(words, pool, passage=None)
-        if first is not None and last is not None and support >= ALIGN_SUPPORT:
-            yield cite(pool, first, last, span, origin="aligned", read_text=read_text)
-
-
-def _best_quote(
-    words: str, pool: SentencePool, *, passage: int | None
-) -> tuple[Sentence | None, Sentence | None, float]:
-    """Find the sentence, or two neighbours that cover clearly more, with the best coverage."""
-    wanted = term_set(words)
-    best: tuple[Sentence | None, Sentence | None, float] = (None, None, -1.0)
-    previous: Sentence | None = None
-    for sentence in pool.sentences:
-        if passage is not None and sentence.passage != passage:
-            continue
-        single = pool.coverage(wanted, sentence.terms)
-        if single > best[2]:
-            best = (sentence, sentence, single)
-        if previous is not None and previous.passage == sentence.passage:
-            pair = pool.coverage(wanted, sentence.terms | previous.terms)
-            if pair > best[2] + 0.15:
-                best = (previous, sentence, pair)
-        previous = sentence
-    return best
