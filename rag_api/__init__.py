@@ -1,1 +1,1 @@
-"""Graft package; see docs/."""
+"""Graft's borders: settings, wiring, services, the HTTP API, the command line, the worker."""

@@ -83,7 +83,7 @@ class Graft:
 
     def require_model(self, source: str) -> None:
         """Fetch a model that is missing where that is allowed; else say how to get it."""
-        if self.models.is_present(source):
+        if self.models.info(source).is_pulled:
             return
         if not self.can_pull:
             raise ModelError(f"the model {source!r} is not here; run `graft models pull {source}`")

@@ -70,6 +70,17 @@ class Jobs:
         """List a tenant's jobs."""
         return self._graft.index.list_jobs(tenant=tenant, store_id=store_id, state=state)
 
+    def of_batch(self, store: StoreRecord, batch_id: str, *, tenant: str) -> JobRecord:
+        """Find the job of a bulk attachment."""
+        unknown = NotFound(f"no batch {batch_id!r} in this store")
+        try:
+            job = self.get(batch_id.removeprefix("vsfb_"), tenant=tenant)
+        except NotFound:
+            raise unknown from None
+        if job.store_id != store.id or job.kind != "ingest":
+            raise unknown
+        return job
+
     def cancel(self, job_id: str, *, tenant: str) -> JobRecord:
         """Ask for a job to stop; what it committed stays."""
         self._graft.index.cancel_job(job_id, tenant=tenant)

@@ -170,10 +170,9 @@ class Memory:
         where: AttributeFilter | None,
     ) -> TokenMemory:
         """Give the searchable memory of these views, kept until a generation changes."""
-        from knn_lm import TokenMemory
-
         if where is not None:
-            return TokenMemory(restricted(merged(views), where))
+            wanted = {pair for store in stores for pair in self._matching(store, where)}
+            return self._searchable(restricted(merged(views), wanted))
         key = tuple((store.id, view.generation) for store, view in zip(stores, views, strict=True))
         with self._lock:
             if key not in self._mounted:
@@ -183,8 +182,22 @@ class Memory:
                     for old, memory in self._mounted.items()
                     if not any(part[0] in ids for part in old if isinstance(part, tuple))
                 }
-                self._mounted[key] = TokenMemory(merged(views))
+                self._mounted[key] = self._searchable(merged(views))
             return self._mounted[key]
+
+    def _searchable(self, view: MemoryView) -> TokenMemory:
+        from knn_lm import TokenMemory
+
+        model = self._graft.model
+        return TokenMemory(view, fingerprint=model.fingerprint, key_dim=model.key_dim)
+
+    def _matching(self, store: StoreRecord, where: AttributeFilter) -> set[tuple[str, str]]:
+        """Name the documents that a filter matches."""
+        with self._graft.index.view(store.id) as view:
+            chunk_ids = view.chunk_ids(where)
+            assert chunk_ids is not None  # None means all, and a filter is never that
+            passages = view.passages(chunk_ids.tolist(), {})
+        return {(store.id, passage.document) for passage in passages}
 
     def _settings(self, wish: KnnWish) -> KnnSettings:
         from knn_lm import KnnSettings

@@ -5,12 +5,11 @@ Knows nothing of models, stores or requests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from index import matches
-from index.records import AttributeFilter, MemoryView
+from index.records import MemoryView
 
 
 def merged(views: Sequence[MemoryView]) -> MemoryView:
@@ -34,14 +33,10 @@ def merged(views: Sequence[MemoryView]) -> MemoryView:
     )
 
 
-def restricted(view: MemoryView, where: AttributeFilter) -> MemoryView:
-    """Keep the entries of documents that a filter matches."""
-    wanted = np.array(
-        [matches({**document.attributes, "document": document.name}, where)
-         for document in view.documents],
-        dtype=bool,
-    )
-    keep = wanted[view.document_of] if len(view.document_of) else np.zeros(0, dtype=bool)
+def restricted(view: MemoryView, wanted: Collection[tuple[str, str]]) -> MemoryView:
+    """Keep the entries of some documents, given as (store id, name)."""
+    is_wanted = np.array([(doc.store_id, doc.name) in wanted for doc in view.documents], dtype=bool)
+    keep = is_wanted[view.document_of] if len(view.document_of) else np.zeros(0, dtype=bool)
     return MemoryView(
         keys=view.keys[keep],
         values=view.values[keep],

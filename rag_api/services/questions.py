@@ -167,7 +167,7 @@ def piece_json(piece: Piece) -> dict[str, Any]:
     """Give a token as JSON data."""
     return {
         "text": piece.text,
-        "logprob": piece.logprob,
+        "logprob": piece.logprob if piece.logprob != float("-inf") else None,
         "sources": [
             {"document": s.document, "start": s.start, "end": s.end, "share": s.share}
             for s in piece.sources
