@@ -21,7 +21,8 @@ def log_weights(distances: Tensor, temperature: float) -> Tensor:
     [[0.5, 0.5, 0.0]]
     """
     has_any = torch.isfinite(distances).any(dim=-1, keepdim=True)
-    scaled = torch.where(has_any, -distances / temperature, torch.zeros_like(distances))
+    nearest = distances.min(dim=-1, keepdim=True).values
+    scaled = torch.where(has_any, (nearest - distances) / temperature, torch.zeros_like(distances))
     return torch.log_softmax(scaled, dim=-1).masked_fill(~has_any, -math.inf)
 
 
@@ -31,9 +32,13 @@ def gathered(log_weight: Tensor, values: Tensor) -> Tensor:
     >>> gathered(torch.tensor([[0.25, 0.5, 0.25]]).log(), torch.tensor([[7, 3, 7]])).exp().tolist()
     [[0.5, 0.5, 0.5]]
     """
-    is_same = values.unsqueeze(-1) == values.unsqueeze(-2)
-    pairs = log_weight.unsqueeze(-2).expand(*is_same.shape).masked_fill(~is_same, -math.inf)
-    return torch.logsumexp(pairs, dim=-1)
+    ordered, order = values.sort(dim=-1, stable=True)
+    is_next = torch.nn.functional.pad(ordered.diff(dim=-1) != 0, (1, 0))
+    group = is_next.long().cumsum(dim=-1)
+    weights = log_weight.gather(-1, order).double().exp()
+    sums = torch.zeros_like(weights).scatter_add(-1, group, weights)
+    joint = sums.log().gather(-1, group).to(log_weight.dtype)
+    return torch.empty_like(joint).scatter(-1, order, joint)
 
 
 def mix(logp: Tensor, log_weight: Tensor, values: Tensor, lam: float) -> Tensor:
