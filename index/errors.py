@@ -9,6 +9,7 @@ GraftError                      code, message; never raised bare
 ├── Conflict                    409: the state does not allow it
 │   └── FingerprintMismatch     409: made by another model; names the command that fixes it
 ├── Damaged                     503: bytes on disk are not the bytes that were committed
+├── StorageFailed               507: the disk is full or failing; nothing was changed
 ├── ModelError                  a model could not be fetched, converted, checked or loaded
 ├── ConfigError                 the settings name something that does not exist or is missing
 ├── Busy                        503: try again later; `retry_after_s`
@@ -91,6 +92,12 @@ class Damaged(GraftError):
     """A file's length or checksum is not what its catalogue row says."""
 
     code = "damaged"
+
+
+class StorageFailed(GraftError):
+    """The disk refused a write (full, failing, read only); the state is as it was before."""
+
+    code = "storage_failed"
 
 
 class ModelError(GraftError):

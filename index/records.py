@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -195,6 +195,63 @@ class MemoryView:
     generation: int
     pending: int
     """Documents of the store that have no entries yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes in the content-addressed store; `is_new` is False where they were there before."""
+
+    sha256: str
+    num_bytes: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """An uploaded file of one tenant: a name and a blob."""
+
+    id: str
+    tenant: str
+    name: str
+    sha256: str
+    num_bytes: int
+    purpose: str
+    created: int
+
+
+JobState = Literal["queued", "running", "done", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A piece of work; it is run by whoever holds its lease (`worker` until `lease_until`)."""
+
+    id: str
+    tenant: str
+    store_id: str | None
+    kind: str
+    payload: Mapping[str, Any]
+    state: JobState
+    attempts: int
+    worker: str | None
+    lease_until: float | None
+    """Unix seconds; after it another worker may take the job."""
+    run_after: float
+    progress: Mapping[str, Any]
+    result: Mapping[str, Any] | None
+    error: str | None
+    error_code: str | None
+    created: float
+    updated: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that `Index.check` found wrong, and what to do about it."""
+
+    kind: Literal["database", "vectors", "memory", "text", "lexical", "blob", "rows", "orphan"]
+    subject: str
+    message: str
 
 
 AttributeFilter = Mapping[str, object]

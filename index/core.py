@@ -1,0 +1,105 @@
+"""What the parts of an open index share: catalogue, folder, caches, clock; and pinned snapshots.
+
+Knows nothing of what any part does with them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from index.database import Database
+from index.errors import Busy, Damaged
+from index.files import Folder, Vanished
+from index.memory import MemoryCache
+from index.segments import VectorCache
+from index.texts import TextCache
+
+T = TypeVar("T")
+MAX_LOOKS = 20
+
+
+@dataclass(slots=True)
+class Garbage:
+    """What no row names once a transaction is committed: files to unlink, caches to drop."""
+
+    segments: list[str] = field(default_factory=list)
+    blobs: list[str] = field(default_factory=list)
+    texts: set[int] = field(default_factory=set)
+    stores: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Shared by all parts of one open Index."""
+
+    database: Database
+    folder: Folder
+    vectors: VectorCache
+    memories: MemoryCache
+    clock: Callable[[], float] = time.time
+    texts: TextCache = field(default_factory=TextCache)
+
+    @contextmanager
+    def snapshot(self, load: Callable[[Connection], T | None]) -> Iterator[tuple[Connection, T]]:
+        """Give a snapshot and what `load` made of it, both of one generation.
+
+        `load` says None, or raises Vanished, when the snapshot was overtaken: then a newer one is
+        taken. Raises Damaged where a file stays missing.
+        """
+        seen: str | None = None
+        for look in range(MAX_LOOKS):
+            with self.database.read() as connection:
+                try:
+                    loaded = load(connection)
+                except Vanished as error:
+                    if seen == str(error):
+                        raise Damaged(
+                            f"the file {seen!r} is missing; restore it from a backup, or delete "
+                            "and ingest again the documents that it belongs to"
+                        ) from error
+                    seen, loaded = str(error), None
+                if loaded is not None:
+                    yield connection, loaded
+                    return
+            time.sleep(0.001 * look)
+        raise Busy("the store changes faster than it can be read; try again")
+
+    @contextmanager
+    def write(self) -> Iterator[tuple[Connection, Garbage]]:
+        """Run one write transaction; after its commit, still under the lock, collect its garbage.
+
+        Under the lock, because a blob that was just deleted may be put again at once.
+        """
+        garbage = Garbage()
+        with self.database.locked():
+            with self.database.transaction() as connection:
+                yield connection, garbage
+            self.folder.remove(self.folder.segments, garbage.segments)
+            self.folder.remove(self.folder.blobs, garbage.blobs)
+            self.texts.forget(garbage.texts)
+            for store in garbage.stores:
+                self.vectors.forget(store)
+                self.memories.forget(store)
+
+    def now(self) -> int:
+        """Give the time in whole Unix seconds."""
+        return int(self.clock())
+
+
+class Part:
+    """A group of the index's public methods; `Index` is all of them."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+
+def fresh_id(prefix: str) -> str:
+    """Give a random id that nobody can guess: prefix and 24 hex digits."""
+    return f"{prefix}{secrets.token_hex(12)}"
