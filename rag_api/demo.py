@@ -13,8 +13,9 @@ import os
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,21 +51,33 @@ KEYS_LIMIT_S = 240.0
 
 
 @dataclass
+class Counter:
+    """Adds up one stage of work over its batches: each batch counts up to its own total."""
+
+    num_done: int = 0
+    _last: tuple[int, int] = (0, 0)
+
+    def update(self, done: int, total: int) -> None:
+        """Hear that `done` of the `total` of the present batch is done."""
+        last_done, last_total = self._last
+        is_new_batch = done <= last_done or total != last_total
+        self.num_done += done if is_new_batch else done - last_done
+        self._last = (done, total)
+
+
 class Bars:
-    """Draws progress on a terminal, and counts what was done wherever it runs."""
+    """Draws progress where the console is a terminal, and counts what was done wherever it runs."""
 
-    console: Console
-    done: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
+    def __init__(self, console: Console) -> None:
+        self._counters: defaultdict[str, Counter] = defaultdict(Counter)
         self._tasks: dict[str, TaskID] = {}
         self._drawn = Progress(
-            TextColumn("  {task.description:<24}"),
+            TextColumn("  {task.description:<16}"),
             BarColumn(),
             TextColumn("{task.completed:,.0f} of {task.total:,.0f} {task.fields[unit]}"),
             TimeElapsedColumn(),
-            console=self.console,
-            disable=not self.console.is_terminal,
+            console=console,
+            disable=not console.is_terminal,
         )
 
     def __enter__(self) -> Bars:
@@ -75,10 +88,15 @@ class Bars:
         self._drawn.stop()
 
     def __call__(self, stage: str, done: int, total: int, unit: str) -> None:
-        self.done[stage] = max(done, self.done.get(stage, 0))
+        """Hear of progress: draw it, count it."""
+        self._counters[stage].update(done, total)
         if stage not in self._tasks:
             self._tasks[stage] = self._drawn.add_task(stage, total=total, unit=unit)
         self._drawn.update(self._tasks[stage], completed=done, total=total)
+
+    def num_done(self, stage: str) -> int:
+        """Give how much of a stage's work was done, all batches together."""
+        return self._counters[stage].num_done if stage in self._counters else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -147,7 +165,7 @@ class Demo:
             return
         with Bars(self._console) as bars:
             outcomes = self._graft.documents.ingest(store, sources, progress=bars)
-        self._num_embedded += bars.done.get("embed", 0)
+        self._num_embedded += bars.num_done("embed")
         for outcome in outcomes:
             if outcome.status == "failed":
                 self._say(f"  {outcome.name} was not read: {outcome.error}")
@@ -276,21 +294,13 @@ def default_sources(data_dir: Path) -> list[SourceFile]:
 
 
 def folder_sources(docs: Path) -> list[SourceFile]:
-    """Give every visible file under a folder (or one file), named by its path in it."""
-    from ingestion import SourceFile
+    """Give the files under a folder (or one file), named by their path in it."""
+    from ingestion import walk
 
-    if docs.is_file():
-        return [SourceFile(name=docs.name, path=docs)]
-    if not docs.is_dir():
-        raise InvalidInput(f"expected a folder of documents, and {str(docs)!r} does not exist")
-    files = [
-        path
-        for path in sorted(docs.rglob("*"))
-        if path.is_file() and not any(p.startswith(".") for p in path.relative_to(docs).parts)
-    ]
+    files = list(walk(docs).files)
     if not files:
         raise InvalidInput(f"the folder {str(docs)!r} holds no file")
-    return [SourceFile(name=path.relative_to(docs).as_posix(), path=path) for path in files]
+    return files
 
 
 def waves(sources: Sequence[SourceFile]) -> tuple[list[SourceFile], list[SourceFile]]:

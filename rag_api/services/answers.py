@@ -171,9 +171,9 @@ class Answers:
         """Answer without generating, where the mode says so or where it is right to abstain."""
         if plan.mode != "extractive" and not plan.question.abstain:
             return None
-        from retriever import extractive
+        from retriever import answer
 
-        result = extractive.answer(
+        result = answer(
             plan.asked,
             found,
             TextReader(self._graft).read,
@@ -299,9 +299,9 @@ def _asked(question: Question) -> str:
 def _cited(graft: Graft, plan: Plan, answered: Answered) -> Answered:
     if plan.mode not in READS_PASSAGES:
         return answered
-    from retriever import citations, is_abstention
+    from retriever import is_abstention, resolve
 
-    cited = citations.resolve(answered.answer, plan.passages, TextReader(graft).read)
+    cited = resolve(answered.answer, plan.passages, TextReader(graft).read)
     return replace(
         answered,
         answer=cited.answer,

@@ -5,18 +5,19 @@ Knows nothing of HTTP or of the terminal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from index.errors import GraftError, InvalidInput, NotFound
+from index.errors import Conflict, GraftError, InvalidInput, NotFound
 from index.records import DocumentRecord, Progress, StoreRecord, no_progress
+from rag_api.settings import ChunkingPart
 
 if TYPE_CHECKING:
     from ingestion import Outcome, SourceFile
     from rag_api.wiring import Graft
-
-Scalar = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +74,19 @@ class Documents:
         return self._graft.index.text(store.id, name)
 
     def delete(self, store: StoreRecord, name: str) -> None:
-        """Delete one document. Raises NotFound."""
-        self.get(store, name)
-        self._graft.index.delete_documents(store.id, [name])
+        """Delete one document, and its file where nothing else is made of it. Raises NotFound."""
+        document = self.get(store, name)
+        self._remove(store, [document])
 
     def delete_many(self, store: StoreRecord, names: Sequence[str]) -> list[Deletion]:
         """Delete documents, each by itself; a repeated name refuses the whole call."""
-        repeated = sorted({name for name in names if names.count(name) > 1})
+        repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
             raise InvalidInput(
                 f"{repeated[0]!r} is named more than once; nothing was deleted", param="documents"
             )
-        present = {document.name for document in self._graft.index.list_documents(store.id)}
-        known = [name for name in names if name in present]
-        if known:
-            self._graft.index.delete_documents(store.id, known)
+        present = {document.name: document for document in self.list(store)}
+        self._remove(store, [present[name] for name in names if name in present])
         return [
             Deletion(name, True)
             if name in present
@@ -95,7 +94,40 @@ class Documents:
             for name in names
         ]
 
+    def _remove(self, store: StoreRecord, documents: Sequence[DocumentRecord]) -> None:
+        files = {document.file_id for document in documents if document.file_id is not None}
+        for file_id in files:
+            self._graft.jobs.cancel_for_file(store, file_id)
+        if documents:
+            self._graft.index.delete_documents(store.id, [document.name for document in documents])
+        self._graft.files.release(files, tenant=store.tenant)
 
-def attributes_of(given: Mapping[str, Scalar] | None) -> dict[str, Scalar]:
-    """Give attributes as the index takes them."""
-    return dict(given or {})
+    def reindex(self, store: StoreRecord, *, progress: Progress = no_progress) -> StoreRecord:
+        """Make a store anew with the embedder of the settings, from the stored bytes.
+
+        The old one answers until the new one takes over its name. Raises Conflict where a document
+        cannot be ingested again; then everything is as before.
+        """
+        from ingestion import SourceFile
+
+        sizes = ChunkingPart.model_validate(dict(store.chunking))
+        made = self._graft.stores.create(
+            f"{store.name} (reindexing {uuid.uuid4().hex[:8]})",
+            tenant=store.tenant,
+            chunking=sizes,
+            metadata=store.metadata,
+        )
+        sources = [
+            SourceFile(d.name, sha256=d.version, attributes=d.attributes, file_id=d.file_id)
+            for d in self.list(store)
+        ]
+        outcomes = self.ingest(made, sources, progress=progress)
+        failed = [outcome for outcome in outcomes if outcome.error is not None]
+        if failed:
+            self._graft.stores.delete(made.id, tenant=store.tenant)
+            raise Conflict(
+                f"{failed[0].name!r} cannot be ingested again ({failed[0].error}); delete it first. "
+                "The store is as it was"
+            )
+        self._graft.stores.delete(store.id, tenant=store.tenant)
+        return self._graft.stores.update(made.id, tenant=store.tenant, name=store.name)

@@ -6,6 +6,7 @@ A name is a label and never becomes a path. Knows nothing of HTTP.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -90,3 +91,15 @@ class Files:
         except NotFound:  # two deletes at once: it is gone, which is what was asked
             return record
         return record
+
+    def release(self, file_ids: Iterable[str], *, tenant: str) -> None:
+        """Delete files that no document of any store is made of any more."""
+        wanted = set(file_ids)
+        for store in self._graft.stores.list(tenant=tenant) if wanted else []:
+            listed = self._graft.index.list_documents(store.id)
+            wanted -= {document.file_id for document in listed if document.file_id}
+        for file_id in wanted:
+            try:
+                self._graft.index.delete_file(file_id, tenant=tenant)
+            except NotFound:
+                continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,19 @@ class Built:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a build would read, and at which rate (0.0 where it was not worth measuring)."""
+
+    num_tokens: int
+    tokens_per_s: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it would take."""
+        return self.num_tokens / self.tokens_per_s if self.tokens_per_s else 0.0
+
+
 class Memory:
     """The token memories of a data folder under the backbone of the settings."""
 
@@ -77,21 +90,25 @@ class Memory:
 
     def pending_tokens(self, store: StoreRecord) -> int:
         """Count the tokens that a build would have to read."""
-        model = self._graft.model
-        pending = self._graft.index.pending_memory(store.id, model.fingerprint)
-        return sum(len(model.encode(self._graft.index.text_of(document))) for document in pending)
+        return sum(len(self._graft.model.encode(text)) for text in self._pending_texts(store))
 
-    def tokens_per_s(self, store: StoreRecord) -> float:
-        """Measure this machine's rate on the beginning of a pending document (one window)."""
+    def estimate(self, store: StoreRecord) -> Estimate:
+        """Count the pending tokens, and measure this machine's rate where there are many."""
+        num_tokens = self.pending_tokens(store)
+        if num_tokens <= self._graft.settings.memory.auto_limit_tokens:
+            return Estimate(num_tokens, 0.0)
         from knn_lm import build_arrays
 
+        text = next(self._pending_texts(store))[:PROBE_CHARS]
         model = self._graft.model
-        pending = self._graft.index.pending_memory(store.id, model.fingerprint)
-        text = self._graft.index.text_of(pending[0])[:PROBE_CHARS] if pending else "a " * 200
-        build_arrays(model, text[:200], window=self._window)
+        build_arrays(model, text[:200], window=self._window)  # the first call warms up
         started = time.perf_counter()
         arrays = build_arrays(model, text, window=self._window)
-        return len(arrays.tokens) / max(1e-9, time.perf_counter() - started)
+        return Estimate(num_tokens, len(arrays.tokens) / (time.perf_counter() - started))
+
+    def _pending_texts(self, store: StoreRecord) -> Iterator[str]:
+        pending = self._graft.index.pending_memory(store.id, self._graft.model.fingerprint)
+        return (self._graft.index.text_of(document) for document in pending)
 
     def build(
         self,
@@ -194,10 +211,7 @@ class Memory:
     def _matching(self, store: StoreRecord, where: AttributeFilter) -> set[tuple[str, str]]:
         """Name the documents that a filter matches."""
         with self._graft.index.view(store.id) as view:
-            chunk_ids = view.chunk_ids(where)
-            assert chunk_ids is not None  # None means all, and a filter is never that
-            passages = view.passages(chunk_ids.tolist(), {})
-        return {(store.id, passage.document) for passage in passages}
+            return {(store.id, document.name) for document in view.documents(where)}
 
     def _settings(self, wish: KnnWish) -> KnnSettings:
         from knn_lm import KnnSettings

@@ -39,6 +39,7 @@ TABLE: Mapping[type[errors.GraftError], Kind] = {
     errors.FingerprintMismatch: Kind(409, "Made by another model", "invalid_request_error"),
     errors.Conflict: Kind(409, "Conflict", "invalid_request_error"),
     errors.Damaged: Kind(503, "Damaged data", "server_error"),
+    errors.StorageFailed: Kind(507, "Storage failed", "server_error"),
     errors.ModelError: Kind(503, "Model not available", "server_error"),
     errors.ConfigError: Kind(500, "Wrong settings", "server_error"),
     errors.Busy: Kind(503, "Busy", "server_error"),

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from index.errors import GraftError
+from rag_api.services.findings import finding_json
 from rag_api.supervisor import Supervisor
 from rag_api.wiring import Graft
 
