@@ -13,7 +13,7 @@ import torch
 
 from decoding.protocols import ScorerKind
 from decoding.records import Completion
-from index.errors import InvalidInput
+from index.errors import InvalidInput, ModelError
 from reward.candidates import texts_of
 
 if TYPE_CHECKING:
@@ -52,16 +52,10 @@ class QueryLikelihoodScorer:
                 f"the query has {len(wanted)} tokens, too many for {model.name!r}", param="query"
             )
         ids = torch.tensor([[*lead, *model.encode(text)[:room], *ask, *wanted]])
-        with torch.inference_mode():
-            step = model.forward(
-                ids,
-                cache=None,
-                attention_mask=torch.ones_like(ids),
-                position_ids=torch.arange(ids.shape[1])[None],
-            )
+        step = model.forward(ids, cache=None, num_logits=len(wanted) + 1)
         if step.logits is None:
-            raise InvalidInput(f"{model.name!r} gave no logits")
-        logp = step.logits[0, -len(wanted) - 1 : -1].log_softmax(-1)  # [len(wanted), V]
+            raise ModelError(f"{model.name!r} gave no logits; expected a causal language model")
+        logp = step.logits[0, :-1].log_softmax(-1)  # [len(wanted), V]
         chosen = logp.gather(1, torch.tensor(wanted)[:, None])
         return float(chosen.mean())
 
