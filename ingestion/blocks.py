@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from index.records import Span, TextFormat
+from index.records import Span
 
 BlockKind = Literal["heading", "paragraph", "list", "code", "table"]
 
@@ -155,7 +155,7 @@ def _first(
 
 
 _CAPTION_WORD = re.compile(
-    r"^\W{0,4}(?:table|tab\.|tableau|tabelle|tabla|exhibit|표|表|附表|\.\. table::)\s*[\dA-Z一二三四五六七八九十:：.]*",
+    r"^\W{0,4}(?:table|tab\.|tableau|tabelle|tabla|exhibit|표|表|附表)\s*[\dA-Z一二三四五六七八九十:：.]",
     re.IGNORECASE,
 )
 _CAPTION_CHARS = 240
@@ -200,7 +200,7 @@ def line_blocks(text: str) -> list[Block]:
 
 
 _DEFINITION = re.compile(
-    r"^(?:export |default |pub(?:\([a-z]+\))? |public |private |static |abstract |final |async |@?)*"
+    r"^(?:export |default |pub(?:\([a-z]+\))? |public |private |static |abstract |final |async )*"
     r"(?:class|def|function|func|fn|impl|struct|enum|interface|trait|type|module|namespace|sub)\s+\w"
 )
 

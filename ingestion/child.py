@@ -111,7 +111,9 @@ def main() -> int:
     send(out, {"ready": True})
     for line in sys.stdin.buffer:
         allow_cpu(limits["cpu_s"])
-        send(out, answer(json.loads(line), limits["output_chars"]))
+        message = answer(json.loads(line), limits["output_chars"])
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        send(out, message | {"peak_bytes": peak_bytes})
     return 0
 
 

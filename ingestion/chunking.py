@@ -23,6 +23,7 @@ from ingestion.tokenmap import Tokenizing, TokenMap
 from ingestion.units import Cut, Table, Unit, better_cut, build_units
 
 STRUCTURE = "structure"
+SIZE, OVERLAP = 256, 32
 _SLACK = 4
 _MAX_CHARS_PER_TOKEN = 16
 
@@ -35,8 +36,8 @@ class ChunkSettings:
     Raises InvalidInput for sizes that make no sense (P4).
     """
 
-    size: int = 256
-    overlap: int = 32
+    size: int = SIZE
+    overlap: int = OVERLAP
     splitter: str = STRUCTURE
 
     def __post_init__(self) -> None:
@@ -57,7 +58,7 @@ class ChunkSettings:
         known = {"size", "overlap", "splitter"}
         if unknown := sorted(set(chunking) - known):
             raise InvalidInput(f"unknown chunk settings {unknown!r}; known: {sorted(known)!r}")
-        size, overlap = chunking.get("size", cls.size), chunking.get("overlap", cls.overlap)
+        size, overlap = chunking.get("size", SIZE), chunking.get("overlap", OVERLAP)
         if not isinstance(size, int) or not isinstance(overlap, int):
             raise InvalidInput(f"size and overlap must be integers, came {size!r} and {overlap!r}")
         return cls(size, overlap, str(chunking.get("splitter", STRUCTURE)))

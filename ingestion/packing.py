@@ -79,7 +79,7 @@ class Packer:
         return self._best_cut(first, done, stop, limit)
 
     def _section_stop(self, first: int, done: int, reach: int) -> int:
-        """Stop before the first section that does not wholly fit beside the small ones before it."""
+        """Stop before the first section that does not wholly fit beside small ones before it."""
         opens = first == 0 or self._units[first].cut == Cut.SECTION
         stop = self._next_section[first]
         while stop < reach:

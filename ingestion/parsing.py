@@ -23,7 +23,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, cast
 
-from index.errors import Cancelled, InvalidInput, ParseError, ParseReason, UnsupportedFormat
+from index.errors import (
+    Cancelled,
+    InvalidInput,
+    ParseError,
+    ParseReason,
+    TooLarge,
+    UnsupportedFormat,
+)
 from index.records import ParsedText, TextFormat
 from ingestion.wire import Closed, TooLong, TooSlow, receive, write_all
 
@@ -34,12 +41,13 @@ _MAX_BYTES_PER_CHAR = 6
 
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
-    """What one file may cost: address space, CPU and wall seconds, characters of text."""
+    """What one file may cost: address space, CPU and wall seconds, characters out, bytes in."""
 
     memory_bytes: int = 1536 * 2**20
     cpu_s: float = 60.0
     wall_s: float = 120.0
     output_chars: int = 50_000_000
+    input_bytes: int = 256 * 2**20
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -71,6 +79,7 @@ class Parser:
         self._files_per_child = files_per_child
         self._child: _Child | None = None
         self._lock = threading.Lock()
+        self._peak_bytes = 0
 
     def __enter__(self) -> Parser:
         return self
@@ -91,8 +100,10 @@ class Parser:
     def parse(self, path: Path, name: str, *, cancelled: Callable[[], bool] = _never) -> ParsedFile:
         """Parse one file.
 
-        Raises UnsupportedFormat or ParseError, Cancelled within a second of `cancelled()`.
+        Raises TooLarge before anything is read, UnsupportedFormat or ParseError; Cancelled within
+        a second of `cancelled()`.
         """
+        self._check_size(path, name)
         with self._lock:
             if self._child is None or self._child.num_files >= self._files_per_child:
                 self._drop()
@@ -102,9 +113,27 @@ class Parser:
             except BaseException:
                 self._drop()
                 raise
+            self._peak_bytes = max(self._peak_bytes, int(answer.get("peak_bytes", 0)))
             if answer.get("failed"):
                 self._drop()
         return _read_answer(answer, name)
+
+    def _check_size(self, path: Path, name: str) -> None:
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise ParseError(
+                f"{name!r} cannot be read: {error.strerror}", reason="broken"
+            ) from error
+        if size > self._limits.input_bytes:
+            raise TooLarge(
+                f"{name!r}: expected at most {self._limits.input_bytes} bytes, came {size}; cut the "
+                "file or raise the limit"
+            )
+
+    def peak_bytes(self) -> int:
+        """Give the highest resident memory that any child reported (its own ru_maxrss)."""
+        return self._peak_bytes
 
     def _drop(self) -> None:
         if self._child is not None:
@@ -255,7 +284,7 @@ def parse(
 ) -> ParsedText:
     """Parse one file in a child of its own; `media_type` replaces the detected one in the result.
 
-    Raises UnsupportedFormat or ParseError. For many files keep a `Parser`.
+    Raises TooLarge, UnsupportedFormat or ParseError. For many files keep a `Parser`.
     """
     with Parser(limits or ParseLimits()) as parser:
         parsed = parser.parse(path, name).parsed

@@ -91,12 +91,11 @@ def match_literal(lines: Lines, i: int, before: Sequence[Block]) -> Match | None
 def match_table(lines: Lines, i: int, before: Sequence[Block]) -> Match | None:
     """Match a grid table or a simple table."""
     line = lines.lines[i]
+    match: Match | None = None
     if _GRID.match(line):
         match = _grid(lines, i)
     elif _SIMPLE.match(line):
         match = _simple(lines, i)
-    else:
-        return None
     if match is not None and before:
         caption = _directive_caption(lines.text, before[-1])
         match = Match(replace(match.block, caption=caption), match.after)

@@ -17,9 +17,11 @@ _END = re.compile(
 )
 _WORD_BEFORE = re.compile(r"([^\W\d_]+(?:\.[^\W\d_]+)*)\.$")
 _ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof sr jr st vs etc cf al fig figs eq eqs no nos vol pp ed eds inc ltd co corp "
-    "dept approx resp sec ch art e.g i.e u.s u.k a.m p.m ph.d z.b d.h usw bzw nr abb vgl".split()
-)
+    ("mr", "mrs", "ms", "dr", "prof", "sr", "jr", "st", "vs", "etc", "cf", "al", "fig", "figs",
+     "eq", "eqs", "no", "nos", "vol", "pp", "ed", "eds", "inc", "ltd", "co", "corp", "dept",
+     "approx", "resp", "sec", "ch", "art", "e.g", "i.e", "u.s", "u.k", "a.m", "p.m", "ph.d",
+     "z.b", "d.h", "usw", "bzw", "nr", "abb", "vgl")
+)  # fmt: skip
 
 
 def _is_abbreviated(text: str, start: int, stop: int) -> bool:

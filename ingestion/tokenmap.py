@@ -31,7 +31,7 @@ class Tokenizing(Protocol):
 
 
 def slices(text: str, size: int = SLICE_CHARS) -> Iterator[tuple[int, int]]:
-    """Cut `[0, len(text))` into spans of at most `size`, at a line's or word's end where possible."""
+    """Cut `[0, len(text))` into spans of at most `size`, at a line's or word's end if possible."""
     start = 0
     while start < len(text):
         end = min(start + size, len(text))

@@ -152,7 +152,7 @@ _BETTER_CUTS = (
 
 
 def better_cut(text: str, low: int, high: int) -> int:
-    """Find the best place to cut in `(low, high]`: a line's, clause's or word's end, else `high`."""
+    """Find the best cut in `(low, high]`: a line's, clause's or word's end, else `high`."""
     for pattern in _BETTER_CUTS:
         last = None
         for match in pattern.finditer(text, low, high):

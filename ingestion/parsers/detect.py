@@ -41,11 +41,13 @@ MEDIA_TYPES = {
     "rtf": "application/rtf",
 }
 _CODE = (
-    "py pyi c h cc cpp cxx hpp hh cs java kt kts scala go rs swift m mm js mjs cjs jsx ts tsx vue "
-    "php rb pl pm lua r jl sh bash zsh fish ps1 bat sql css scss less toml ini cfg conf yaml yml "
-    "make cmake gradle dockerfile proto graphql tf hs ml ex exs erl clj lisp el vim asm s f90 pas "
-    "tex bib sty zig nim dart"
-).split()
+    "py", "pyi", "c", "h", "cc", "cpp", "cxx", "hpp", "hh", "cs", "java", "kt", "kts", "scala",
+    "go", "rs", "swift", "m", "mm", "js", "mjs", "cjs", "jsx", "ts", "tsx", "vue", "php", "rb",
+    "pl", "pm", "lua", "r", "jl", "sh", "bash", "zsh", "fish", "ps1", "bat", "sql", "css",
+    "scss", "less", "toml", "ini", "cfg", "conf", "yaml", "yml", "make", "cmake", "gradle",
+    "dockerfile", "proto", "graphql", "tf", "hs", "ml", "ex", "exs", "erl", "clj", "lisp", "el",
+    "vim", "asm", "s", "f90", "pas", "tex", "bib", "sty", "zig", "nim", "dart",
+)  # fmt: skip
 EXTENSIONS = {
     "md": "markdown",
     "markdown": "markdown",
@@ -98,7 +100,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 
 
 def extension(name: str) -> str:
-    """Give a name's last suffix, lower case, without its dot (`Dockerfile` and the like: itself)."""
+    """Give a name's last suffix, lower case, without its dot (`Makefile`: itself)."""
     path = PurePosixPath(name)
     suffix = path.suffix[1:].lower()
     return suffix or (path.name.lower() if path.name.lower() in ("makefile", "dockerfile") else "")

@@ -159,7 +159,7 @@ def _reads_like_text(text: str) -> float:
 
 def _is_cjk(data: bytes, text: str) -> bool:
     """Say whether bytes without any control are rather CJK in UTF-16 than letters of one byte."""
-    ascii_letters = sum(1 for b in data[:_SAMPLE] if b < 0x80 and chr(b).isalnum() or b == 32)
+    ascii_letters = sum(1 for b in data[:_SAMPLE] if (b < 0x80 and chr(b).isalnum()) or b == 32)
     wide = [c for c in text[:_SAMPLE] if ord(c) >= 0x3000]
     common = sum(c in _COMMON or ord(c) < 0x3100 for c in wide)
     kana = sum(0x3040 <= ord(c) <= 0x30FF for c in wide)

@@ -21,7 +21,7 @@ def parse_pdf(data: bytes, _name: str) -> Extracted:
     except pypdfium2.PdfiumError as error:
         if "password" in str(error).lower():
             raise Refusal(
-                "expected a readable PDF, came one that opens only with a password; remove it first",
+                "expected a readable PDF, came one that opens with a password; remove it first",
                 reason="encrypted",
             ) from error
         raise Refusal(f"expected a whole PDF, came a broken one: {error}") from error

@@ -1,4 +1,4 @@
-"""Text files go in (prose, Markdown, reStructuredText, source code, JSON, notebooks); text comes out."""
+"""Text files go in (prose, Markdown, code, JSON, notebooks), their text comes out."""
 
 from __future__ import annotations
 
