@@ -79,8 +79,15 @@ class Core:
         """
         garbage = Garbage()
         with self.database.locked():
+            self.folder.fresh.clear()
             with self.database.transaction() as connection:
-                yield connection, garbage
+                try:
+                    yield connection, garbage
+                except BaseException:
+                    # No COMMIT was tried, so no row will ever name these. After a failed COMMIT
+                    # they stay: the log may hold it after all, and the next start knows.
+                    self.folder.discard_fresh()
+                    raise
             self.folder.remove(self.folder.segments, garbage.segments)
             self.folder.remove(self.folder.blobs, garbage.blobs)
             self.texts.forget(garbage.texts)

@@ -62,6 +62,8 @@ class Folder:
         self.root = root
         self.segments = root / "segments"
         self.blobs = root / "blobs"
+        self.fresh: list[Path] = []
+        """Files published by the transaction that now holds the writer lock."""
         with storage_errors(f"create the data folder {str(root)!r}"):
             for folder in (root, self.segments, self.blobs, root / "tmp"):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -103,6 +105,8 @@ class Folder:
 
     def publish(self, temporary: str, target: Path) -> None:
         """Rename a temporary file to its name, durably. Raises StorageFailed."""
+        if not target.exists():
+            self.fresh.append(target)
         with storage_errors(f"rename to {str(target)!r}"):
             os.replace(self.tmp / temporary, target)
             sync_folder(target.parent)
@@ -117,6 +121,13 @@ class Folder:
     def discard_temporary(self, temporary: str) -> None:
         """Remove a temporary file that is not wanted after all."""
         (self.tmp / temporary).unlink(missing_ok=True)
+
+    def discard_fresh(self) -> None:
+        """Unlink what the present transaction has published, since it is given up."""
+        for path in self.fresh:
+            with suppress(OSError):
+                path.unlink()
+        self.fresh.clear()
 
     def remove(self, folder: Path, names: Iterable[str]) -> None:
         """Unlink files that no row names; what cannot be unlinked waits for the next start."""
