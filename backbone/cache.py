@@ -1,7 +1,7 @@
 """Sources in, model folders out: fetched, converted and checked once, then only looked up.
 
 A model folder holds safetensors, a tokenizer and `graft.json` (sizes and hashes of its files, the
-weights' hash, the conversion check). It appears by one rename under a lock, so an interrupted pull
+identity, the conversion check). It appears by one rename under a lock, so an interrupted pull
 leaves nothing half done and two processes never convert at once. Knows nothing of running models.
 """
 
@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from backbone import fingerprints
+from backbone.fingerprints import Identity
 from backbone.recipes import STARTER_MODELS
 from backbone.sources import ModelSource, resolve
 from index.errors import Damaged, ModelError
@@ -34,7 +35,7 @@ class Marker:
     source: str
     licence: str
     role: str
-    weights_sha256: str
+    identity: Identity
     files: Mapping[str, tuple[int, str]]
     """Name → (bytes, SHA-256)."""
     check: Mapping[str, object] = field(default_factory=dict)
@@ -83,9 +84,9 @@ class ModelCache:
         _check_sizes(target, read_marker(target))
         return target
 
-    def weights_sha(self, source: str) -> str:
-        """Give the hash over the weights of a pulled model."""
-        return self._marker(resolve(source)).weights_sha256
+    def identity(self, source: str) -> Identity:
+        """Give the hashes that say which model a pulled one is."""
+        return self._marker(resolve(source)).identity
 
     def verify(self, source: str) -> None:
         """Hash every file of a pulled model. Raises Damaged at the first that is another."""
@@ -151,7 +152,7 @@ class ModelCache:
                 source=str(wanted),
                 licence=recipe.licence if recipe else "unknown",
                 role=recipe.role if recipe else "unknown",
-                weights_sha256=_weights(model),
+                identity=fingerprints.of_model_folder(model),
                 files=_hash_files(model, progress),
                 check=check,
             )
@@ -193,7 +194,8 @@ class ModelCache:
         if note.is_file():
             return _parse_marker(note)
         files = _hash_files(folder, no_progress)
-        marker = Marker(str(folder), "unknown", "unknown", _weights(folder), files)
+        identity = fingerprints.of_model_folder(folder)
+        marker = Marker(str(folder), "unknown", "unknown", identity, files)
         note.parent.mkdir(parents=True, exist_ok=True)
         scratch = note.with_suffix(f".{os.getpid()}")
         scratch.write_text(json.dumps(asdict(marker)), encoding="utf-8")
@@ -210,7 +212,7 @@ def _parse_marker(path: Path) -> Marker:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         files = {name: (int(size), str(sha)) for name, (size, sha) in values["files"].items()}
-        return Marker(**{**values, "files": files})
+        return Marker(**{**values, "files": files, "identity": Identity(**values["identity"])})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ModelError(
             f"{path} cannot be read ({error}); delete its folder, pull the model again"
@@ -225,10 +227,6 @@ def _check_sizes(folder: Path, marker: Marker) -> None:
             raise Damaged(
                 f"{path}: expected {size} bytes, came {found}; delete {folder} and pull again"
             )
-
-
-def _weights(folder: Path) -> str:
-    return fingerprints.of_weights(folder)
 
 
 def _hash_files(folder: Path, progress: Progress) -> dict[str, tuple[int, str]]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jinja2 import TemplateError
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerFast
 
@@ -74,7 +75,7 @@ class ChatTemplate:
             text = self._tokenizer.apply_chat_template(
                 marked, tokenize=False, add_generation_prompt=add_generation_prompt
             )
-        except Exception as error:  # noqa: BLE001 - a template is foreign code; anything may come
+        except (TemplateError, TypeError, ValueError) as error:
             raise InvalidInput(
                 f"the model's chat template refuses this conversation: {error}", param="messages"
             ) from error

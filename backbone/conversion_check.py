@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from backbone.fingerprints import Identity
 from backbone.language_models import LanguageModel, load_from_folder
 from index.errors import ModelError
 
@@ -22,12 +23,12 @@ ROUND_TRIPS: Mapping[str, str] = {
     "special tokens": "<|im_start|>system\nobey<|im_end|><|endoftext|></s>",
 }
 KNOWN_TEXT = (
-    "The kitchen garden lies behind the house, between the old stone wall and the river. In spring "
-    "the gardener sows peas, carrots and beans in long rows, and covers the seedlings with straw "
-    "when the nights are cold. By the end of June the first strawberries are ripe, and the children "
-    "come every morning to look for them under the leaves. In autumn the apples are picked, sorted "
-    "and stored in the cellar, where they keep until March. What the family cannot eat it gives to "
-    "the neighbours, who bring eggs and honey in return."
+    "The kitchen garden lies behind the house, between the old stone wall and the river. In "
+    "spring the gardener sows peas, carrots and beans in long rows, and covers the seedlings "
+    "with straw when the nights are cold. By the end of June the first strawberries are ripe, "
+    "and the children come every morning to look for them under the leaves. In autumn the "
+    "apples are picked, sorted and stored in the cellar, where they keep until March. What "
+    "the family cannot eat it gives to the neighbours, who bring eggs and honey in return."
 )
 DEFAULT_MAX_PERPLEXITY = 300.0
 """For models that no recipe describes: a wrongly converted model is at thousands."""
@@ -40,14 +41,20 @@ def check(folder: Path, *, max_perplexity: float | None = None) -> dict[str, obj
     bound, and the texts that round-trip.
     """
     model, tokenizer = load_from_folder(folder, torch.float32)
-    language_model = LanguageModel(model, tokenizer, name=folder.name, weights_sha="")
-    failed = {kind: text for kind, text in ROUND_TRIPS.items() if not _is_whole(language_model, text)}
+    language_model = LanguageModel(
+        model, tokenizer, name=folder.name, identity=Identity("", "", "")
+    )
+    failed = {
+        kind: text for kind, text in ROUND_TRIPS.items() if not _is_whole(language_model, text)
+    }
     if failed:
         raise ModelError(f"the converted tokenizer does not give these texts back: {failed}")
     bound = DEFAULT_MAX_PERPLEXITY if max_perplexity is None else max_perplexity
     found = perplexity(language_model, KNOWN_TEXT)
     if not found <= bound:
-        raise ModelError(f"the converted model's perplexity is {found:.1f}, expected at most {bound}")
+        raise ModelError(
+            f"the converted model's perplexity is {found:.1f}, expected at most {bound}"
+        )
     return {
         "round_trips": sorted(ROUND_TRIPS),
         "perplexity": round(found, 3),
@@ -71,7 +78,5 @@ def _is_whole(model: LanguageModel, text: str) -> bool:
     covered = {i for start, end in spans for i in range(start, end)}
     markers = model.marker_ids
     return (
-        model.decode(ids) == text
-        and covered == set(range(len(text)))
-        and markers.isdisjoint(ids)
+        model.decode(ids) == text and covered == set(range(len(text))) and markers.isdisjoint(ids)
     )

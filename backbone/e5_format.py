@@ -63,7 +63,7 @@ class PackedModel:
     data: bytes
 
     def floats(self, name: str, *shape: int) -> FloatArray:
-        """Read a plain float32 tensor; the first axis may be shorter in the file, then zeros follow."""
+        """Read a float32 tensor; where its first axis is shorter in the file, zeros follow."""
         entry = self._entry(name)
         found = np.frombuffer(self.data, "<f4", entry.num_bytes // 4, entry.offset)
         result = np.zeros(math.prod(shape), np.float32)
@@ -89,7 +89,9 @@ class PackedModel:
 
     def _entry(self, name: str) -> Entry:
         if name not in self.tensors:
-            raise ModelError(f"expected a tensor {name!r}, the file has {sorted(self.tensors)[:5]} …")
+            raise ModelError(
+                f"expected a tensor {name!r}, the file has {sorted(self.tensors)[:5]} …"
+            )
         return self.tensors[name]
 
 
@@ -105,8 +107,11 @@ class _Cursor:
         self.at += struct.calcsize("<" + layout)
         return values
 
+    def integers(self, layout: str) -> list[int]:
+        return [int(value) for value in self.unpack(layout)]
+
     def integer(self, layout: str) -> int:
-        return int(self.unpack(layout)[0])
+        return self.integers(layout)[0]
 
     def take(self, num_bytes: int) -> bytes:
         piece = self.data[self.at : self.at + num_bytes]
@@ -136,22 +141,36 @@ def read(data: bytes) -> PackedModel:
 
 
 def _read_sizes(cursor: _Cursor) -> tuple[Sizes, int]:
-    dimensions = [int(value) for value in cursor.unpack("7i")]
+    hidden, layers, heads, feed_forward, vocabulary, positions, types = cursor.integers("7i")
     epsilon = float(cursor.unpack("f")[0])
     cursor.unpack("i")  # the block size of the packing, always 32
-    num_pieces, *special = (int(value) for value in cursor.unpack("5i"))
-    return Sizes(*dimensions, epsilon, num_pieces, *special), cursor.integer("Q")
+    num_pieces, bos, eos, pad, unk = cursor.integers("5i")
+    sizes = Sizes(
+        hidden,
+        layers,
+        heads,
+        feed_forward,
+        vocabulary,
+        positions,
+        types,
+        epsilon,
+        num_pieces,
+        bos=bos,
+        eos=eos,
+        pad=pad,
+        unk=unk,
+    )
+    return sizes, cursor.integer("Q")
 
 
 def _read_pieces(
     cursor: _Cursor, num_pieces: int, text_bytes: int
 ) -> tuple[tuple[str, float], ...]:
-    offsets = [int(offset) for offset in cursor.array("<u4", num_pieces + 1)]
-    scores = cursor.array("<f4", num_pieces)
+    offsets = cursor.array("<u4", num_pieces + 1).tolist()
+    scores = cursor.array("<f4", num_pieces).tolist()
     text = cursor.take(text_bytes)
     return tuple(
-        (text[offsets[i] : offsets[i + 1]].decode("utf-8"), float(scores[i]))
-        for i in range(num_pieces)
+        (text[offsets[i] : offsets[i + 1]].decode("utf-8"), scores[i]) for i in range(num_pieces)
     )
 
 
@@ -160,8 +179,8 @@ def _read_normalised(cursor: _Cursor) -> dict[str, str]:
     records = _Cursor(cursor.take(cursor.integer("I")))
     result = {}
     for _ in range(count):
-        code_point, length = (int(value) for value in records.unpack("IB"))
-        result[chr(code_point)] = "".join(chr(int(c)) for c in records.unpack(f"{length}I"))
+        code_point, length = records.integers("IB")
+        result[chr(code_point)] = "".join(map(chr, records.integers(f"{length}I")))
     return result
 
 
@@ -170,7 +189,7 @@ def _read_table(cursor: _Cursor) -> dict[str, Entry]:
     for _ in range(cursor.integer("i")):
         name = cursor.take(cursor.integer("H")).decode("utf-8")
         cursor.unpack("BI")  # kind and number of values: both follow from the shape asked for
-        offset, num_bytes = (int(value) for value in cursor.unpack("QQ"))
+        offset, num_bytes = cursor.integers("QQ")
         if offset + num_bytes > len(cursor.data):
             raise ModelError(f"tensor {name!r} lies beyond the end of the file")
         result[name] = Entry(offset, num_bytes)

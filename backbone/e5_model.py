@@ -133,7 +133,7 @@ def make_tokenizer(packed: PackedModel) -> PreTrainedTokenizerFast:
     sizes, pieces = packed.sizes, packed.pieces
     tokenizer = Tokenizer(models.Unigram(list(pieces), unk_id=sizes.unk, byte_fallback=False))
     odd = {a: b for a, b in packed.normalised.items() if unicodedata.normalize("NFKC", a) != b}
-    steps = []
+    steps: list[normalizers.Normalizer] = []
     for becomes in ("", " "):
         if characters := "".join(a for a, b in odd.items() if b == becomes):
             steps.append(normalizers.Replace(Regex(f"[{re.escape(characters)}]"), becomes))

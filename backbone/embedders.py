@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 from backbone import fingerprints
 from backbone import threads as thread_settings
 from backbone.cache import ModelCache
+from backbone.fingerprints import Identity
 from backbone.quiet import quietly
 from backbone.spans import PlainTokenizer, without_surrogates
 from index.errors import InvalidInput, ModelError
@@ -39,12 +41,11 @@ class Prefixes:
 class Embedder:
     """A sentence embedder. `dimension` is E; vectors are float32 of length 1."""
 
-    def __init__(self, model: SentenceTransformer, *, name: str, weights_sha: str) -> None:
+    def __init__(self, model: SentenceTransformer, *, name: str, identity: Identity) -> None:
         self.name = name
         self._model = model.eval().requires_grad_(False)
         self._tokenizer, self._is_static, self._pad_id = _tokenizer_of(model)
-        self._plain = PlainTokenizer(self._tokenizer)
-        self._tokenizer.encode_special_tokens = True  # markers in a text stay text, as counted
+        self._plain = PlainTokenizer.adopt(self._tokenizer)
         self._prefixes = _prefixes_of(model)
         self.dimension: int = int(model.get_embedding_dimension() or 0)
         self._limit: int = STATIC_MAX_TOKENS if self._is_static else int(model.max_seq_length)
@@ -53,10 +54,10 @@ class Embedder:
         """The most tokens of a passage, prefix and special tokens taken off."""
         self.fingerprint: str = fingerprints.combine(
             kind="embedder",
-            weights=weights_sha,
-            tokenizer=fingerprints.of_tokenizer(self._tokenizer),
+            weights=identity.weights,
+            tokenizer=identity.tokenizer,
+            settings=identity.settings,  # pooling among them
             dtype="float32",
-            modules=repr([(type(m).__name__, _settings(m)) for m in model]),
             normalisation="unit",
             prefixes=repr((self._prefixes.query, self._prefixes.passage)),
             max_tokens=str(self._limit),
@@ -77,7 +78,7 @@ class Embedder:
                 )
         except (OSError, ValueError, KeyError, ImportError) as error:
             raise ModelError(f"{source!r} cannot be loaded as an embedder: {error}") from error
-        return cls(model.float(), name=source, weights_sha=cache.weights_sha(source))
+        return cls(model.float(), name=source, identity=cache.identity(source))
 
     def encode_passages(
         self, texts: Sequence[str], *, progress: Progress = no_progress
@@ -124,7 +125,7 @@ class Embedder:
         if len(spans) <= room:
             return [text]
         starts = [0, *(spans[i][0] for i in range(room, len(spans), room)), len(text)]
-        return [text[a:b] for a, b in zip(starts, starts[1:], strict=False) if b > a]
+        return [text[a:b] for a, b in pairwise(starts) if b > a]
 
     def _ids(self, texts: Sequence[str], prefix: str) -> list[list[int]]:
         prepared = [without_surrogates(prefix + text) for text in texts]
@@ -135,7 +136,7 @@ class Embedder:
 
     @torch.inference_mode()
     def _embed(self, rows: Sequence[list[int]], progress: Progress) -> FloatArray:
-        """Run token rows through the model, longest first so that a lack of memory shows at once."""
+        """Run token rows through the model, longest first: lack of memory shows at once."""
         result = np.zeros((len(rows), self.dimension), np.float32)
         order = sorted(range(len(rows)), key=lambda i: -len(rows[i]))
         for start in range(0, len(order), BATCH_SIZE):
@@ -162,7 +163,7 @@ class Embedder:
 
 
 def _tokenizer_of(model: SentenceTransformer) -> tuple[Tokenizer, bool, int]:
-    """Give an own copy of the Rust tokenizer, whether the model is static, and the padding id."""
+    """Give the Rust tokenizer, whether the model is static, and the padding id."""
     tokenizer = model.tokenizer
     is_static = isinstance(tokenizer, Tokenizer)
     backend = tokenizer if is_static else getattr(tokenizer, "backend_tokenizer", None)
@@ -170,18 +171,10 @@ def _tokenizer_of(model: SentenceTransformer) -> tuple[Tokenizer, bool, int]:
         raise ModelError(
             f"expected a fast tokenizer (it knows offsets), came {type(tokenizer).__name__}"
         )
-    own = Tokenizer.from_str(backend.to_str())
-    own.no_truncation()
-    own.no_padding()
-    return own, is_static, 0 if is_static else int(tokenizer.pad_token_id or 0)
+    return backend, is_static, 0 if is_static else int(tokenizer.pad_token_id or 0)
 
 
 def _prefixes_of(model: SentenceTransformer) -> Prefixes:
     prompts = model.prompts or {}
     passage = prompts.get("passage") or prompts.get("document") or ""
     return Prefixes(prompts.get("query") or "", passage)
-
-
-def _settings(module: torch.nn.Module) -> dict[str, object]:
-    keys = getattr(module, "config_keys", [])
-    return {key: getattr(module, key, None) for key in sorted(keys)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,17 +17,66 @@ from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor
 
+TOKENIZER_FILES = ("vocab.*", "merges.txt", "*.model")
+SETTINGS_FILES = (
+    "config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+)
+VERSION_NOTES = frozenset({"transformers_version", "__version__", "_name_or_path"})
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The hashes (SHA-256, hex) that together say which model this is."""
+
+    weights: str
+    tokenizer: str
+    settings: str
+
 
 def combine(**parts: str) -> str:
     """Hash named parts into one fingerprint (64 hex digits)."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def of_tokenizer(tokenizer: Tokenizer) -> str:
-    """Hash a tokenizer by what it does: cutting and padding, which callers switch, are left out."""
-    state = json.loads(tokenizer.to_str())
-    state.update(truncation=None, padding=None)
-    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
+def of_model_folder(folder: Path) -> Identity:
+    """Hash a model folder: its tensors, its tokenizer's files, the settings that shape its output.
+
+    Notes of library versions inside the settings do not count.
+    """
+    tokenizer = folder / "tokenizer.json"
+    paths = [tokenizer] if tokenizer.is_file() else _files(folder, TOKENIZER_FILES)
+    settings = {
+        str(path.relative_to(folder)): _without_versions(json.loads(path.read_text("utf-8")))
+        for path in _files(folder, SETTINGS_FILES)
+    }
+    return Identity(
+        weights=of_weights(folder),
+        tokenizer=combine(**{path.name: of_file(path) for path in paths}),
+        settings=combine(settings=json.dumps(settings, sort_keys=True)),
+    )
+
+
+def of_model(state: Mapping[str, Tensor], tokenizer: Tokenizer, settings: object) -> Identity:
+    """Hash a model in memory; its names are others than those of the same model in a folder."""
+    values = json.dumps(_without_versions(settings), sort_keys=True, default=str)
+    return Identity(
+        weights=of_state(state),
+        tokenizer=hashlib.sha256(tokenizer.to_str().encode()).hexdigest(),
+        settings=combine(settings=values),
+    )
+
+
+def _files(folder: Path, names: Iterable[str]) -> list[Path]:
+    return sorted(path for name in names for path in folder.rglob(name))
+
+
+def _without_versions(settings: object) -> object:
+    if not isinstance(settings, dict):
+        return settings
+    return {key: value for key, value in settings.items() if key not in VERSION_NOTES}
 
 
 def of_state(state: Mapping[str, Tensor]) -> str:
@@ -55,7 +105,7 @@ def of_file(path: Path) -> str:
 def _of_tensor(tensor: Tensor) -> str:
     digest = hashlib.sha256(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    digest.update(memoryview(flat.view(torch.uint8).numpy()))
+    digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

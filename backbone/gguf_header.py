@@ -13,7 +13,19 @@ from typing import BinaryIO
 
 from index.errors import ModelError
 
-_LAYOUTS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_LAYOUTS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 _STRING, _ARRAY = 8, 9
 _MAX_STRING = 1 << 24
 Setting = str | int | float | bool
@@ -41,7 +53,9 @@ def _value(file: BinaryIO, kind: int) -> Setting | None:
     if kind == _STRING:
         return _string(file)
     if kind != _ARRAY:
-        value: Setting = struct.unpack("<" + _LAYOUTS[kind], file.read(struct.calcsize(_LAYOUTS[kind])))[0]
+        value: Setting = struct.unpack(
+            "<" + _LAYOUTS[kind], file.read(struct.calcsize(_LAYOUTS[kind]))
+        )[0]
         return value
     item, length = _number(file, "I"), _number(file, "Q")
     if item in _LAYOUTS:

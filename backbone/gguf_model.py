@@ -6,12 +6,20 @@ tokenizer is put back here. Knows nothing of where the file came from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from tokenizers import pre_tokenizers
-from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GgufConfig,
+    PreTrainedTokenizerFast,
+    modeling_gguf_pytorch_utils,
+)
 
 from backbone import conversion_check, gguf_header
 from backbone.quiet import quietly
@@ -21,6 +29,7 @@ from index.records import Progress
 SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"})
 """Values of `tokenizer.ggml.pre` whose models saw every digit apart; the converter forgets it."""
 _STEPS = 4
+_Item = TypeVar("_Item")
 
 
 def convert(
@@ -33,7 +42,7 @@ def convert(
     settings = gguf_header.read_settings(path)
     progress("convert gguf", 0, _STEPS, "steps")
     try:
-        with quietly():
+        with quietly(), _tensors_reported(progress):
             tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
             progress("convert gguf", 1, _STEPS, "steps")
             repair(tokenizer, str(settings.get("tokenizer.ggml.pre", "")))
@@ -64,3 +73,20 @@ def repair(tokenizer: PreTrainedTokenizerFast, pre_type: str) -> None:
                 pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
             ]
         )
+
+
+@contextmanager
+def _tensors_reported(progress: Progress) -> Iterator[None]:
+    """Have transformers count its tensors to our progress instead of a bar of its own."""
+    original = getattr(modeling_gguf_pytorch_utils, "tqdm", None)
+
+    def count(tensors: Sequence[_Item], **_: object) -> Iterator[_Item]:
+        for number, tensor in enumerate(tensors, start=1):
+            progress("unpack weights", number, len(tensors), "tensors")
+            yield tensor
+
+    modeling_gguf_pytorch_utils.tqdm = count
+    try:
+        yield
+    finally:
+        modeling_gguf_pytorch_utils.tqdm = original

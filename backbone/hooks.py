@@ -66,7 +66,7 @@ def _has_matrix(module: nn.Module) -> bool:
 
 
 class KeyTap:
-    """Reads the hooked input during a `with tap.reading()` block of the same thread, else nothing."""
+    """Reads the hooked input inside `with tap.reading()`, of the same thread only."""
 
     def __init__(self, model: nn.Module) -> None:
         hook = find_mlp(model)
@@ -74,9 +74,7 @@ class KeyTap:
         self._local = threading.local()
         hook.module.register_forward_pre_hook(self._see, with_kwargs=True)
 
-    def _see(
-        self, module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]
-    ) -> None:
+    def _see(self, module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> None:
         readings: list[Tensor] | None = getattr(self._local, "readings", None)
         if readings is not None:
             readings.append(args[0] if args else next(iter(kwargs.values())))

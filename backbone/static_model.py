@@ -28,7 +28,7 @@ def convert(raw: Path, model: Path) -> Mapping[str, object]:
     if vectors is None or vectors.shape[0] != tokenizer.get_vocab_size():
         raise ModelError(
             f"expected {_NAME} with one row for each of {tokenizer.get_vocab_size()} tokens, "
-            f"came {({name: tuple(w.shape) for name, w in weights.items()})}"
+            f"came { ({name: tuple(w.shape) for name, w in weights.items()}) }"
         )
     static = StaticEmbedding(tokenizer, embedding_weights=vectors.to(torch.float32))
     SentenceTransformer(modules=[static, Normalize()], device="cpu").save_pretrained(

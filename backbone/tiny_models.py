@@ -69,7 +69,7 @@ def tiny_tokenizer(vocab_size: int = 320) -> PreTrainedTokenizerFast:
     """Make a byte-level BPE tokenizer with a few merges, ChatML markers and pad equal to end."""
     if vocab_size < 300:
         raise InvalidInput(f"expected a vocabulary of at least 300, came {vocab_size}")
-    merges = [tuple(merge.split(" ")) for merge in _MERGES.split("|")]
+    merges = [(a, b) for a, b in (merge.split(" ") for merge in _MERGES.split("|"))]
     words = [*SPECIALS, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     words += [a + b for a, b in merges]
     words += [f"w{i}" for i in range(vocab_size - len(words))]

