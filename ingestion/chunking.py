@@ -112,18 +112,26 @@ class StructureSplitter:
         return [part for chunk in chunks if chunk for part in self._fitted(chunk)]
 
     def _fitting_units(self) -> list[Unit]:
-        """Cut the text into units none of which is larger than a chunk may be."""
+        """Cut the text into units none of which is larger than a chunk may be.
+
+        What is glued to a heading or a header row leaves room for it, so that neither stands alone.
+        """
         units = build_units(self._text, self._parsed.format, title=self._parsed.title)
         result: list[Unit] = []
+        glued_from = 0
         for number, unit in enumerate(units):
             end = units[number + 1].start if number + 1 < len(units) else len(self._text)
+            if unit.cut != Cut.NEVER:
+                glued_from = unit.start
             result.append(unit)
-            for start in self._piece_starts(unit, end):
+            glued = self._tokens.count(glued_from, unit.start)
+            for start in self._piece_starts(unit, end, glued):
                 result.append(replace(unit, start=start, cut=Cut.PIECE))
         return result
 
-    def _piece_starts(self, unit: Unit, end: int) -> list[int]:
-        limit = self._budget(unit)
+    def _piece_starts(self, unit: Unit, end: int, glued: int) -> list[int]:
+        budget = self._budget(unit)
+        limit = budget - glued if glued * 2 <= budget else budget
         starts: list[int] = []
         start = unit.start
         while self._tokens.count(start, end) > limit or end - start > limit * _MAX_CHARS_PER_TOKEN:
@@ -133,6 +141,7 @@ class StructureSplitter:
                 break
             start = better_cut(self._text, start + (hard - start) // 2, hard)
             starts.append(start)
+            limit = budget
         return starts
 
     def _budget(self, unit: Unit) -> int:

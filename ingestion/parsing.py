@@ -127,8 +127,8 @@ class Parser:
             ) from error
         if size > self._limits.input_bytes:
             raise TooLarge(
-                f"{name!r}: expected at most {self._limits.input_bytes} bytes, came {size}; cut the "
-                "file or raise the limit"
+                f"{name!r}: expected at most {self._limits.input_bytes} bytes, came {size}; "
+                "cut the file or raise the limit"
             )
 
     def peak_bytes(self) -> int:
