@@ -14,7 +14,9 @@ from backbone.threads import wait_passively
 wait_passively()
 
 if TYPE_CHECKING:
+    from backbone.batches import Batch, pad
     from backbone.cache import ModelCache, ModelInfo
+    from backbone.cross_encoders import CrossEncoderModel, load_cross_encoder
     from backbone.embedders import Embedder
     from backbone.language_models import Forward, LanguageModel
     from backbone.recipes import STARTER_MODELS
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from backbone.tiny_models import tiny_model
 
 _HOMES = {
+    "Batch": "batches",
+    "CrossEncoderModel": "cross_encoders",
     "Embedder": "embedders",
     "Forward": "language_models",
     "LanguageModel": "language_models",
@@ -29,18 +33,24 @@ _HOMES = {
     "ModelInfo": "cache",
     "ModelSource": "sources",
     "STARTER_MODELS": "recipes",
+    "load_cross_encoder": "cross_encoders",
+    "pad": "batches",
     "resolve": "sources",
     "tiny_model": "tiny_models",
 }
 
 __all__ = [
     "STARTER_MODELS",
+    "Batch",
+    "CrossEncoderModel",
     "Embedder",
     "Forward",
     "LanguageModel",
     "ModelCache",
     "ModelInfo",
     "ModelSource",
+    "load_cross_encoder",
+    "pad",
     "resolve",
     "tiny_model",
 ]

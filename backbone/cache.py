@@ -19,6 +19,7 @@ from pathlib import Path
 
 from backbone import fingerprints
 from backbone.fingerprints import Identity
+from backbone.folders import refuse_code
 from backbone.recipes import STARTER_MODELS
 from backbone.sources import ModelSource, resolve
 from index.errors import Damaged, ModelError
@@ -147,6 +148,7 @@ class ModelCache:
             model = work / "model"
             model.mkdir()
             check = conversion.make(wanted, work, model, progress=progress)
+            refuse_code(model)
             recipe = wanted.recipe
             marker = Marker(
                 source=str(wanted),
@@ -179,11 +181,7 @@ class ModelCache:
 
         The note holds while no file's size or time of change moves; the folder is left alone.
         """
-        if not any(folder.rglob("*.safetensors")):
-            raise ModelError(
-                f"expected a folder with safetensors weights, {str(folder)!r} has none "
-                "(pickled weights are not read)"
-            )
+        refuse_code(folder)
         stamp = {
             str(path.relative_to(folder)): [path.stat().st_size, path.stat().st_mtime_ns]
             for path in sorted(folder.rglob("*"))
