@@ -153,7 +153,7 @@ class Demo:
     # ---- in
 
     def _pull(self, source: str) -> None:
-        if self._graft.models.is_present(source):
+        if self._graft.models.info(source).is_pulled:
             self._say(f"Model {source}: here already.")
             return
         self._say(f"Model {source}: fetching and converting, once.")
@@ -286,7 +286,7 @@ def default_sources(data_dir: Path) -> list[SourceFile]:
     folder.mkdir(parents=True, exist_ok=True)
     for name in PACKAGES:
         metadata = importlib.metadata.metadata(name)
-        body = str(metadata.get_payload() or metadata.get("Description", ""))
+        body = metadata.json.get("description", "")
         path = folder / f"{name}.md"
         path.write_text(f"# {name}\n\n{metadata['Summary']}\n\n{body}", encoding="utf-8")
         sources.append(SourceFile(name=f"packages/{name}.md", path=path))

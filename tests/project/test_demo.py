@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from index.errors import InvalidInput
+from index.errors import InvalidInput, NotFound
 from rag_api import demo
 from rag_api.demo_lines import MARKED_SHARE, legend, moved_line
 from rag_api.services.questions import Answered, Piece, TokenSource
@@ -62,7 +62,7 @@ def test_a_folder_is_read_whole_but_for_hidden_files(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_missing_or_empty_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="nowhere"):
+    with pytest.raises(NotFound, match="nowhere"):
         demo.folder_sources(tmp_path / "nowhere")
     with pytest.raises(InvalidInput, match="holds no file"):
         demo.folder_sources(tmp_path)
@@ -108,6 +108,13 @@ def test_a_question_is_asked_about_a_heading_or_the_first_line(
     text: str, topic: str | None
 ) -> None:
     assert demo.topic_of(text) == topic
+
+
+def test_work_in_batches_is_counted_once_whatever_the_sizes_of_the_batches() -> None:
+    counter = demo.Counter()
+    for done, total in ((8, 8), (8, 8), (16, 30), (30, 30), (31, 64), (64, 64), (5, 64)):
+        counter.update(done, total)
+    assert counter.num_done == 8 + 8 + 30 + 64 + 5
 
 
 CUT = (
