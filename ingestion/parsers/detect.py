@@ -44,7 +44,7 @@ _CODE = (
     "py", "pyi", "c", "h", "cc", "cpp", "cxx", "hpp", "hh", "cs", "java", "kt", "kts", "scala",
     "go", "rs", "swift", "m", "mm", "js", "mjs", "cjs", "jsx", "ts", "tsx", "vue", "php", "rb",
     "pl", "pm", "lua", "r", "jl", "sh", "bash", "zsh", "fish", "ps1", "bat", "sql", "css",
-    "scss", "less", "toml", "ini", "cfg", "conf", "yaml", "yml", "make", "cmake", "gradle",
+    "scss", "less", "toml", "ini", "cfg", "conf", "yaml", "yml", "makefile", "cmake", "gradle",
     "dockerfile", "proto", "graphql", "tf", "hs", "ml", "ex", "exs", "erl", "clj", "lisp", "el",
     "vim", "asm", "s", "f90", "pas", "tex", "bib", "sty", "zig", "nim", "dart",
 )  # fmt: skip
@@ -102,8 +102,8 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 def extension(name: str) -> str:
     """Give a name's last suffix, lower case, without its dot (`Makefile`: itself)."""
     path = PurePosixPath(name)
-    suffix = path.suffix[1:].lower()
-    return suffix or (path.name.lower() if path.name.lower() in ("makefile", "dockerfile") else "")
+    whole = path.name.lower()
+    return whole if whole in ("makefile", "dockerfile") else path.suffix[1:].lower()
 
 
 def detect(data: bytes, name: str) -> str:

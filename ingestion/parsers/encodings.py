@@ -52,13 +52,10 @@ def decode(data: bytes, *, declared: str | None = None) -> Decoded:
     for mark, name in _BOMS:
         if data.startswith(mark):
             return _decode_marked(data[len(mark) :], name)
-    if b"\x00" not in data or _controls(data) <= 0.02:
-        plain = _utf8(data)
-        if plain is not None:
-            return plain
-    wide = _wide(data)
-    if wide is not None:
-        return wide
+    for attempt in (_wide, _utf8) if _controls(data[:_SAMPLE]) else (_utf8, _wide):
+        found = attempt(data)
+        if found is not None and _controls(found.text[:_SAMPLE].encode()) <= 0.02:
+            return found
     if _controls(data[:_SAMPLE]) > 0.02:
         raise unsupported("binary data")
     if declared is not None and (found := _declared(data, declared)):
@@ -131,7 +128,8 @@ def _wide(data: bytes) -> Decoded | None:
     if best is None:
         return None
     has_controls = _controls(data[:_SAMPLE]) > 0
-    if best[0] >= (0.8 if has_controls else 0.95) and (has_controls or _is_cjk(data, best[1].text)):
+    has_zeros = b"\x00" in data
+    if best[0] >= (0.8 if has_controls else 0.95) and (has_zeros or _is_cjk(data, best[1].text)):
         unsure = not has_controls or len(best[1].text) < 8
         note = f"no byte-order mark: read as {best[1].encoding}, which is a guess"
         return Decoded(best[1].text, best[1].encoding, note if unsure else None)
@@ -164,7 +162,7 @@ def _is_cjk(data: bytes, text: str) -> bool:
     common = sum(c in _COMMON or ord(c) < 0x3100 for c in wide)
     kana = sum(0x3040 <= ord(c) <= 0x30FF for c in wide)
     is_letters = ascii_letters > 0.6 * min(len(data), _SAMPLE) and kana < 0.3 * len(text)
-    return len(wide) >= 4 and common >= 0.4 * len(wide) and not is_letters
+    return len(wide) >= 2 and common >= 0.4 * len(wide) and not is_letters
 
 
 # --- legacy encodings
@@ -183,7 +181,7 @@ def _legacy(data: bytes) -> Decoded:
     text = tidy(best.text)
     margin = 0.1 if best.num_letters < 20 else 0.03
     rivals = [g for g in guesses[1:] if g.score > best.score - margin and g.text != best.text]
-    if best.num_letters < 4 or best.score < 0.35 or rivals:
+    if best.num_letters < (8 if best.encoding in _ALPHABETS else 4) or best.score < 0.35 or rivals:
         also = f" ({rivals[0].encoding} would fit too)" if rivals else ""
         return Decoded(
             text,

@@ -53,7 +53,13 @@ def test_c1_a_repeated_word_has_two_spans() -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(TEXTS, st.integers(1, 60), st.integers(0, 59), st.sampled_from(FORMATS), st.sampled_from((8, 40, 1 << 30)))
+@given(
+    TEXTS,
+    st.integers(1, 60),
+    st.integers(0, 59),
+    st.sampled_from(FORMATS),
+    st.sampled_from((8, 40, 1 << 30)),
+)
 def test_c2_p4_any_sizes_end_and_cover_the_whole_text(
     text: str, size: int, overlap: int, fmt: TextFormat, most: int
 ) -> None:
@@ -103,9 +109,7 @@ def test_settings_of_a_store_take_defaults_and_refuse_what_is_unknown() -> None:
 
 def test_an_unknown_splitter_lists_what_exists() -> None:
     with pytest.raises(InvalidInput, match="RecursiveCharacterTextSplitter"):
-        split(
-            ParsedText("a", "plain", "text/plain"), ChunkSettings(8, 0, "Nope"), WordCounting()
-        )
+        split(ParsedText("a", "plain", "text/plain"), ChunkSettings(8, 0, "Nope"), WordCounting())
 
 
 def table(rows: int) -> str:
@@ -187,7 +191,9 @@ def test_long_heading_paths_are_cut_from_the_outside_and_no_word_is_lost() -> No
 
 
 def test_a_statute_is_cut_at_its_articles() -> None:
-    articles = [f"第{n}条 " + "有关部门应当依照本法规定履行职责，加强监督管理。" * 4 for n in "一二三四五"]
+    articles = [
+        f"第{n}条 " + "有关部门应当依照本法规定履行职责，加强监督管理。" * 4 for n in "一二三四五"
+    ]
     text = "# 某法\n\n## 第一章 总则\n\n" + "\n\n".join(articles)
     chunks = cut(text, size=120, overlap=20)
     check_cover(text, chunks)
