@@ -131,6 +131,11 @@ class Parser:
                 "cut the file or raise the limit"
             )
 
+    @property
+    def pid(self) -> int | None:
+        """The process id of the child that is kept warm, if there is one."""
+        return self._child.pid if self._child is not None else None
+
     def peak_bytes(self) -> int:
         """Give the highest resident memory that any child reported (its own ru_maxrss)."""
         return self._peak_bytes
@@ -162,6 +167,11 @@ class _Child:
         except BaseException:
             self.kill()
             raise
+
+    @property
+    def pid(self) -> int:
+        """The child's process id, and its group's."""
+        return self._process.pid
 
     def ask(self, request: dict[str, Any], cancelled: Callable[[], bool]) -> dict[str, Any]:
         """Send one request and wait for its answer; after an error this child is of no more use."""
