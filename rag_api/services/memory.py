@@ -118,8 +118,9 @@ class Memory:
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Built:
         """Make the keys of every pending document. Raises Cancelled between two windows."""
+        fingerprint = self._graft.model.fingerprint  # loaded here: it is no part of the rate
         started = time.perf_counter()
-        pending = self._graft.index.pending_memory(store.id, self._graft.model.fingerprint)
+        pending = self._graft.index.pending_memory(store.id, fingerprint)
         total = sum(document.num_chars for document in pending)
         done = num_tokens = num_documents = 0
         progress("token keys", 0, total, "characters")
