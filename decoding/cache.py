@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
 from backbone import Forward, LanguageModel
 from index.errors import Cancelled, Conflict
@@ -18,7 +20,8 @@ class KV:
     """The attention state of one sequence under one backbone.
 
     `can_rollback` is probed on the cache of this very model: recurrent layers cannot go back,
-    and then nothing may be drafted.
+    and then nothing may be drafted. `can_trim` says that all layers keep every token, so that old
+    ones can be forgotten. `length` counts the fed tokens, forgotten ones included.
     """
 
     def __init__(self, model: LanguageModel, *, chunk: int = 512) -> None:
@@ -26,7 +29,9 @@ class KV:
         self._chunk = chunk
         self._cache: DynamicCache | None = DynamicCache(config=model.model.config)
         self.can_rollback = bool(self._cache.is_croppable)
+        self.can_trim = all(type(layer) is DynamicLayer for layer in self._cache.layers)
         self._is_recording = False
+        self._num_trimmed = 0
         self.length = 0
 
     def prefill(
@@ -48,6 +53,29 @@ class KV:
         """Feed W tokens after all fed so far; give logits [1, W, V] and keys [1, W, D]."""
         return self._forward(ids)
 
+    def feed(self, ids: Sequence[int]) -> Tensor:
+        """Feed W tokens without running the head; give their keys [1, W, D]."""
+        return self._forward(ids, want_logits=False).keys
+
+    def trim(self, *, first: int, last: int) -> None:
+        """Forget all but the `first` and the `last` fed tokens; positions go on as they were.
+
+        The first few must stay: attention rests on them, and without them the hidden states are
+        ruined (Xiao 2023, attention sinks). Raises Conflict where `can_trim` is false.
+        """
+        if not self.can_trim:
+            raise Conflict(
+                f"the cache of {self._model.name!r} has sliding or recurrent layers and cannot be "
+                "trimmed; open a new one"
+            )
+        surplus = self.length - self._num_trimmed - first - last
+        if surplus <= 0:
+            return
+        for layer in self._open_cache().layers:
+            layer.keys = _without(layer.keys, first, surplus)
+            layer.values = _without(layer.values, first, surplus)
+        self._num_trimmed += surplus
+
     def record(self) -> None:
         """Keep what a rollback past a sliding window needs; call before prefill, if drafts come."""
         self._open_cache().activate_past_recording()
@@ -60,8 +88,8 @@ class KV:
                 f"the backbone {self._model.name!r} has recurrent layers, and its cache cannot "
                 "be rolled back; decode without drafts"
             )
-        if not 0 <= num <= self.length:
-            raise Conflict(f"can roll back 0 to {self.length} tokens, not {num}")
+        if not 0 <= num <= (limit := self.length - self._num_trimmed):
+            raise Conflict(f"can roll back 0 to {limit} tokens, not {num}")
         if num or self._is_recording:
             self._open_cache().crop(-num)
         self.length -= num
@@ -83,10 +111,15 @@ class KV:
         forward = self._model.forward(
             torch.tensor([list(ids)]),
             cache=self._open_cache(),
-            attention_mask=torch.ones(1, end, dtype=torch.long),
+            attention_mask=torch.ones(1, end - self._num_trimmed, dtype=torch.long),
             position_ids=torch.arange(self.length, end).unsqueeze(0),
             want_logits=want_logits,
             num_logits=num_logits,
         )
         self.length = end
         return forward
+
+
+def _without(states: Tensor, first: int, num: int) -> Tensor:
+    """Take `num` tokens after the `first` out of states [R, heads, T, width]."""
+    return torch.cat([states[..., :first, :], states[..., first + num :, :]], dim=-2)

@@ -14,10 +14,13 @@ import torch
 from torch import Tensor
 
 from backbone import LanguageModel
+from decoding import KV
 from index.errors import Cancelled, InvalidInput, ModelError
 from index.records import MemoryArrays, Progress, no_progress
 
-_BATCH_TOKENS = 2048
+_BATCH_TOKENS = 512
+"""Padded tokens of a batch: more gain nothing on a CPU, and a cancel has to wait for them."""
+_NUM_SINKS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +43,67 @@ def build_arrays(
 ) -> MemoryArrays:
     """Read a document with the backbone and keep the key of every token but the last.
 
-    The document is read in windows of `window` tokens that begin every `stride` (None: half a
-    window), each from a fresh start, so a key has at least `window - stride` tokens before it or
-    the whole of what stands before it in the document. Every window starts with what the model's
-    own tokenizer puts before any text (`prefix_ids`: a forced begin token, often nothing); that
-    gives no entry. Windows of like length share a padded batch; masks come from lengths.
+    Every key has at least `window - stride` tokens (stride None: half a window) of the document
+    before it, or all there are; a window is at most the backbone's context. The document is read
+    on in chunks of `stride` with a cache of the last `window - stride` tokens and the first few,
+    so each token is computed once; where a cache cannot be trimmed (sliding or recurrent layers)
+    it is read in windows that begin afresh every `stride`. It starts with what the model's own
+    tokenizer puts before any text (`prefix_ids`: a forced begin token, often nothing), which
+    gives no entry.
 
     Raises InvalidInput for sizes that make no sense, Cancelled when `cancelled()` says so between
-    two batches, ModelError for keys that float16 cannot hold.
+    two chunks, ModelError for keys that float16 cannot hold.
     """
+    window = min(window, model.context_length - len(model.prefix_ids))
     stride = max(1, window // 2) if stride is None else stride
-    room = model.context_length - len(model.prefix_ids)
-    if not 1 <= stride <= window <= room:
+    if not 1 <= stride <= window:
         raise InvalidInput(
-            f"expected 1 <= stride <= window <= {room} (the backbone's context), got stride "
-            f"{stride} and window {window}"
+            f"expected 1 <= stride <= window (at most the backbone's context of "
+            f"{model.context_length}), got stride {stride} and window {window}"
         )
     ids, spans = model.encode_spans(text)
+    num_keys = max(0, len(ids) - 1)
+    keys = np.empty((num_keys, model.key_dim), dtype=np.float16)
+    read = _read_on if KV(model).can_trim else _read_windows
+    done = 0
+    for first, states in read(model, ids[:num_keys], window, stride):
+        keys[first : first + len(states)] = _half(states)
+        done += len(states)
+        progress("keys", done, num_keys, "tokens")
+        if done < num_keys and cancelled():
+            raise Cancelled("the building of the token memory was cancelled")
     edges = np.array(spans, dtype=np.int64).reshape(-1, 2)
-    keys = _keys(model, ids, windows(len(ids) - 1, window, stride), progress, cancelled)
     return MemoryArrays(np.array(ids, dtype=np.int64), edges[:, 0], edges[:, 1], keys)
+
+
+def _read_on(
+    model: LanguageModel, ids: Sequence[int], window: int, stride: int
+) -> Iterator[tuple[int, Tensor]]:
+    """Read in chunks with a cache; give the place of each chunk and its keys [W, D].
+
+    Where the model's positions end, it begins afresh, with the context that was promised.
+    """
+    kv = KV(model)
+    for first in range(0, len(ids), stride):
+        chunk = ids[first : first + stride]
+        if kv.length + len(chunk) > model.context_length:
+            kv = KV(model)
+        context: Sequence[int] = ()
+        if kv.length == 0:
+            context = [*model.prefix_ids, *ids[max(0, first - (window - stride)) : first]]
+        keys = kv.feed([*context, *chunk])
+        yield first, keys[0, len(context) :]
+        kv.trim(first=len(model.prefix_ids) + _NUM_SINKS, last=window - stride)
+
+
+def _read_windows(
+    model: LanguageModel, ids: Sequence[int], window: int, stride: int
+) -> Iterator[tuple[int, Tensor]]:
+    """Read in windows that begin afresh, several of like length at once."""
+    for batch in _batches(windows(len(ids), window, stride)):
+        rows = [[*model.prefix_ids, *ids[part.start : part.end]] for part in batch]
+        for part, states in zip(batch, hidden_states(model, rows), strict=True):
+            yield part.first, states[len(states) - (part.end - part.first) :]
 
 
 def windows(num_keys: int, window: int, stride: int) -> list[Window]:
@@ -75,29 +119,6 @@ def windows(num_keys: int, window: int, stride: int) -> list[Window]:
         result.append(Window(max(0, end - window), done, end))
         done = end
     return result
-
-
-def _keys(
-    model: LanguageModel,
-    ids: Sequence[int],
-    parts: Sequence[Window],
-    progress: Progress,
-    cancelled: Callable[[], bool],
-) -> npt.NDArray[np.float16]:
-    num_keys = max(0, len(ids) - 1)
-    keys = np.empty((num_keys, model.key_dim), dtype=np.float16)
-    done = 0
-    for batch in _batches(parts):
-        if cancelled():
-            raise Cancelled("the building of the token memory was cancelled")
-        rows = [[*model.prefix_ids, *ids[part.start : part.end]] for part in batch]
-        hidden = hidden_states(model, rows)
-        for part, states in zip(batch, hidden, strict=True):
-            fresh = states[len(states) - (part.end - part.first) :]
-            keys[part.first : part.end] = _half(fresh)
-            done += part.end - part.first
-        progress("keys", done, num_keys, "tokens")
-    return keys
 
 
 def hidden_states(model: LanguageModel, rows: Sequence[Sequence[int]]) -> list[Tensor]:

@@ -107,3 +107,48 @@ def test_reading_a_long_prompt_stops_between_chunks() -> None:
     with pytest.raises(Cancelled):
         kv.prefill(IDS, cancelled=cancelled)
     assert kv.length == 8
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gemma", "gpt2", "gpt_neox", "phi", "opt"])
+def test_a_trimmed_cache_sees_the_first_and_the_last_tokens_and_no_others(kind: str) -> None:
+    model = tiny_model(kind=kind)  # type: ignore[arg-type]
+    kv = KV(model)
+    kv.feed(IDS[:8])
+    kv.trim(first=2, last=3)
+    kv.feed(IDS[8:16])
+    kv.trim(first=2, last=3)
+    assert kv.length == 16
+    sees = torch.ones(24, 24, dtype=torch.bool).tril()
+    sees[8:16, 2:5] = False
+    sees[16:, 2:13] = False
+    mask = torch.zeros(24, 24).masked_fill(~sees, torch.finfo(torch.float32).min)
+    whole = model.forward(
+        torch.tensor([IDS]),
+        cache=None,
+        attention_mask=mask[None, None],
+        position_ids=torch.arange(24)[None],
+    )
+    last = kv.step(IDS[16:])
+    assert torch.allclose(_logits(last), _logits(whole)[16:], atol=1e-4)
+    assert not torch.allclose(
+        _logits(last), _logits(model.forward(torch.tensor([IDS]), cache=None))[16:], atol=1e-2
+    )
+    with pytest.raises(Conflict, match="0 to 13"):
+        kv.rollback(14)
+
+
+def test_a_cache_that_forgets_by_itself_cannot_be_trimmed() -> None:
+    kv = KV(tiny_model(kind="gemma3", sliding_window=6))
+    assert not kv.can_trim
+    with pytest.raises(Conflict, match="open a new one"):
+        kv.trim(first=1, last=1)
+    kv = KV(tiny_model())
+    kv.feed(IDS[:6])
+    kv.trim(first=3, last=3)
+    assert torch.equal(kv.feed(IDS[6:7]), _plain(IDS[:6], IDS[6:7]))
+
+
+def _plain(before: list[int], after: list[int]) -> Tensor:
+    kv = KV(tiny_model())
+    kv.feed(before)
+    return kv.feed(after)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers.processors import TemplateProcessing
 
 from backbone import LanguageModel, tiny_model
 from index.errors import Cancelled, InvalidInput
@@ -78,15 +79,43 @@ def test_an_entry_is_the_state_before_its_token_as_decoding_sees_it(kind: str) -
     assert TEXT[arrays.starts[0] : arrays.ends[0]] == "the"
 
 
-def test_a_long_document_keeps_at_least_half_a_window_of_context() -> None:
-    ids = MODEL.encode(TEXT)
-    arrays = build_arrays(MODEL, TEXT, window=32)
-    assert len(ids) > 100
-    for at in (0, 31, 32, 47, 48, 100, len(ids) - 2):
-        contexts = [_states(MODEL, [ids[a : at + 1]])[0][-1].half() for a in range(at + 1)]
-        same = [a for a, key in enumerate(contexts) if np.allclose(key, arrays.keys[at], atol=2e-3)]
-        assert same
-        assert at - max(same[0], 0) >= min(at, 16)
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3"])
+def test_a_long_document_keeps_at_least_half_a_window_of_context(kind: str) -> None:
+    """Change one token: keys up to half a window on notice, and keys before it never do."""
+    model = tiny_model(kind=kind, sliding_window=24 if kind == "gemma3" else None)  # type: ignore[arg-type]
+    text = "qzxvkjqQ" * 20  # no merges: a token is a letter
+    before = build_arrays(model, text, window=32)
+    assert len(before.tokens) == len(text)
+    for at in (20, 63, 64, 100):
+        changed = build_arrays(model, f"{text[:at]}Z{text[at + 1 :]}", window=32)
+        differs = (before.keys != changed.keys).any(axis=1)
+        assert not differs[:at].any()
+        assert differs[at : at + 17].all()
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "opt"])
+def test_a_document_longer_than_the_models_positions_is_read_on_afresh(kind: str) -> None:
+    model = tiny_model(kind=kind, context_length=64)  # type: ignore[arg-type]
+    arrays = build_arrays(model, TEXT, window=32)
+    ids = model.encode(TEXT)
+    assert len(ids) > 150
+    assert np.isfinite(arrays.keys).all()
+    fresh = _states(model, [ids[64 - 16 : 80]])[0][16:].half().float()
+    assert np.allclose(arrays.keys[64:80].astype(np.float32), fresh, atol=5e-3, rtol=2e-3)
+
+
+def test_a_forced_begin_token_stands_before_the_text_and_gives_no_entry() -> None:
+    tokenizer = tiny_model(vocab_size=400).tokenizer
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
+    )
+    model = LanguageModel.wrap(MODEL.model, tokenizer, name="with-bos")
+    assert model.prefix_ids == (0,)
+    arrays = build_arrays(model, "the other and")
+    ids = model.encode("the other and")
+    (expected,) = _states(model, [[0, *ids[:-1]]])
+    assert arrays.tokens.tolist() == ids
+    assert np.allclose(arrays.keys.astype(np.float32), expected[1:], atol=5e-3, rtol=2e-3)
 
 
 def test_no_key_knows_another_document_or_what_comes_after_it() -> None:
@@ -129,7 +158,9 @@ def test_progress_rises_to_the_number_of_keys_and_cancel_stops_the_work() -> Non
         build_arrays(MODEL, TEXT, cancelled=lambda: True)
 
 
-@pytest.mark.parametrize(("window", "stride"), [(0, None), (513, None), (8, 9), (8, 0), (8, -1)])
+@pytest.mark.parametrize(
+    ("window", "stride"), [(0, None), (-5, None), (600, 513), (8, 9), (8, 0), (8, -1)]
+)
 def test_sizes_that_make_no_sense_are_refused(window: int, stride: int | None) -> None:
     with pytest.raises(InvalidInput, match="stride"):
         build_arrays(MODEL, TEXT, window=window, stride=stride)
