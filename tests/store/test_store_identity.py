@@ -183,7 +183,7 @@ def test_d2_ids_map_to_their_own_text_after_adds_and_deletes(index: Index):
     store, words = make_store(index), sentences(110)
     texts = {f"{i:03d}": words[i] for i in range(100)}
     commit(index, store, *(make_document(n, t) for n, t in texts.items()))
-    gone = [f"{i:03d}" for i in range(0, 100)][5:79:2]
+    gone = [f"{i:03d}" for i in range(100)][5:79:2]
     assert len(gone) == 37
     assert index.delete_documents(store.id, gone) == gone
     for name in gone:
