@@ -40,7 +40,7 @@ _SPLITTERS: dict[str, type[TextSplitter]] = {
 _TOKEN_SPLITTER = "TokenTextSplitter"
 SPLITTERS = (*_SPLITTERS, _TOKEN_SPLITTER)
 LENGTHS = ("tokens", "words", "characters")
-_MAX_STEPS_PER_PIECE = 50
+_MAX_STEPS, _MAX_STEPS_PER_PIECE = 20_000, 50
 
 
 def split_by_name(
@@ -111,7 +111,7 @@ def _token_windows(text: str, settings: ChunkSettings, tokenizing: Tokenizing) -
 
 
 def _increasing(spans: Sequence[Span]) -> list[Span]:
-    """Drop spans that add nothing: several tokens may share one character."""
+    """Drop spans that add nothing: overlap repeated alone, or tokens that share a character."""
     kept: list[Span] = []
     for span in spans:
         if not kept or (span.start > kept[-1].start and span.end > kept[-1].end):
@@ -138,7 +138,7 @@ class _Placed:
 
 
 def place(text: str, pieces: Sequence[str], *, name: str) -> list[Span]:
-    """Find the span of each piece; starts and ends strictly increase and no word is left out.
+    """Find the pieces' spans; starts and ends strictly increase and no word is left out.
 
     Searches with bounded backtracking, since a piece of a repetitive text fits in many places.
     Raises InvalidInput naming the splitter where there is no such placing.
@@ -155,37 +155,54 @@ def place(text: str, pieces: Sequence[str], *, name: str) -> list[Span]:
             "out, so citations could not be checked; choose another splitter, such as 'structure'",
             param="splitter",
         )
-    return [Span(int(positions[p.start]), int(positions[p.end - 1]) + 1) for p in placed]
+    spans = [Span(int(positions[p.start]), int(positions[p.end - 1]) + 1) for p in placed]
+    return _increasing(spans)
 
 
 def _search(words: str, wanted: Sequence[str]) -> list[_Placed] | None:
+    """Place the pieces in order; a place that led nowhere is not tried again."""
     placed: list[_Placed] = []
-    steps = itertools.count()
-    after = 0
-    while len(placed) < len(wanted) or (placed[-1].end if placed else 0) < len(words):
+    dead: set[tuple[int, int]] = set()
+    lengths = [len(piece) for piece in wanted]
+    to_come = [*reversed([*itertools.accumulate(reversed(lengths))]), 0]
+    for _ in range(_MAX_STEPS + _MAX_STEPS_PER_PIECE * len(wanted)):
+        number = len(placed)
+        end = placed[-1].end if placed else 0
+        if number == len(wanted) and end == len(words):
+            return placed
         found = None
-        if next(steps) > _MAX_STEPS_PER_PIECE * (len(wanted) + 1):
-            return None
-        if len(placed) < len(wanted):
-            found = _next_place(words, wanted[len(placed)], placed, after)
+        if number < len(wanted):
+            overlaps = max(0, to_come[number] - (len(words) - end))
+            expected = end - round(overlaps / (len(wanted) - number)) if placed else 0
+            found = _next_place(words, wanted[number], placed, dead, expected)
         if found is not None:
             placed.append(found)
-            after = 0
         elif placed:
-            after = placed.pop().start + 1
+            dead.add((number - 1, placed.pop().start))
         else:
             return None
-    return placed
+    return None
 
 
-def _next_place(words: str, piece: str, placed: Sequence[_Placed], after: int) -> _Placed | None:
-    """Give the first place from `after` on that goes on without a gap behind what is placed.
+def _next_place(
+    words: str,
+    piece: str,
+    placed: Sequence[_Placed],
+    dead: set[tuple[int, int]],
+    expected: int,
+) -> _Placed | None:
+    """Give the live place nearest to `expected` that goes on without a gap behind what is placed.
 
-    Without overlap it begins where the last one ended; that is tried first.
+    Most pieces fit in one place only; in a repetitive text the overlap still to be spent says
+    which of several is likely.
     """
     last = placed[-1] if placed else _Placed(-1, 0)
-    if not after and words.startswith(piece, last.end):
-        return _Placed(last.end, last.end + len(piece))
-    low = max(after, last.start + 1, last.end - len(piece) + 1, 0)
-    start = words.find(piece, low, last.end + len(piece))
-    return None if start < 0 or start > last.end else _Placed(start, start + len(piece))
+    starts: list[int] = []
+    start = max(last.start, last.end - len(piece) - 1, -1)
+    while (start := words.find(piece, start + 1, last.end + len(piece))) >= 0:
+        if (len(placed), start) not in dead:
+            starts.append(start)
+    if not starts:
+        return None
+    best = min(starts, key=lambda place: abs(place - expected))
+    return _Placed(best, best + len(piece))

@@ -169,7 +169,8 @@ def test_html_without_a_name_is_known_by_its_first_bytes() -> None:
 
 def test_a_mail_keeps_headers_words_and_names_attachments() -> None:
     mail = (
-        "From: a@example.org\nTo: b@example.org\nSubject: =?utf-8?q?Caf=C3=A9?=\nMIME-Version: 1.0\n"
+        "From: a@example.org\nTo: b@example.org\nSubject: =?utf-8?q?Caf=C3=A9?=\n"
+        "MIME-Version: 1.0\n"
         'Content-Type: multipart/mixed; boundary="b"\n\n--b\nContent-Type: text/plain; '
         "charset=utf-8\n\nThe words.\n--b\nContent-Type: application/pdf\n"
         'Content-Disposition: attachment; filename="x.pdf"\n\nAAAA\n--b--\n'
