@@ -111,10 +111,12 @@ def _token_windows(text: str, settings: ChunkSettings, tokenizing: Tokenizing) -
 
 
 def _increasing(spans: Sequence[Span]) -> list[Span]:
-    """Drop spans that add nothing: overlap repeated alone, or tokens that share a character."""
+    """Drop spans that lie within a neighbour: overlap alone, or tokens that share a character."""
     kept: list[Span] = []
     for span in spans:
-        if not kept or (span.start > kept[-1].start and span.end > kept[-1].end):
+        while kept and kept[-1].start >= span.start and kept[-1].end <= span.end:
+            kept.pop()
+        if not kept or span.end > kept[-1].end:
             kept.append(span)
     return kept
 
@@ -198,7 +200,7 @@ def _next_place(
     """
     last = placed[-1] if placed else _Placed(-1, 0)
     starts: list[int] = []
-    start = max(last.start, last.end - len(piece) - 1, -1)
+    start = max(last.start, last.end - len(piece), 0) - 1
     while (start := words.find(piece, start + 1, last.end + len(piece))) >= 0:
         if (len(placed), start) not in dead:
             starts.append(start)
