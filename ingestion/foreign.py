@@ -147,8 +147,6 @@ def place(text: str, pieces: Sequence[str], *, name: str) -> list[Span]:
     """
     positions = np.flatnonzero(np.fromiter((not c.isspace() for c in text), bool, len(text)))
     words = "".join(text.split())
-    if len(words) != len(positions):
-        words = "".join(text[p] for p in positions)
     wanted = [joined for piece in pieces if (joined := "".join(piece.split()))]
     placed = _search(words, wanted)
     if placed is None:
