@@ -271,7 +271,7 @@ def ask(store: StoreRecord, question: str, *, mode: Mode) -> Question:
         messages=({"role": "user", "content": question},),
         stores=(store.id,),
         mode=mode,
-        search=SearchWish(k=3),
+        search=SearchWish(k=1),
         decoding=Decoding(max_tokens=64),
     )
 

@@ -60,9 +60,11 @@ class Graft:
         return name in self._parts
 
     def close(self) -> None:
-        """Stop the engine's thread and close the catalogue."""
+        """Stop the engine's thread, end the parser's child, close the catalogue."""
         if self.has("engine"):
             self.engine.close()
+        if self.has("pipeline"):
+            self.pipeline.close()
         if self.has("index"):
             self.index.close()
         self._parts.clear()

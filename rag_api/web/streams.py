@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import anyio
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from index.errors import Cancelled, GraftError
@@ -23,11 +24,7 @@ from rag_api.web.dependencies import in_thread
 from rag_api.web.schemas import ChatRequest
 
 log = logging.getLogger("graft.web")
-HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-]
+HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 DONE = b"data: [DONE]\n\n"
 
 
@@ -66,12 +63,16 @@ async def _cancel_when_gone(receive: Receive, cancel: Callable[[], None]) -> Non
     cancel()
 
 
-class EventStream:
+class EventStream(Response):
     """An ASGI response that sends an answer's tokens as they come."""
 
     def __init__(self, answering: OnItsWay, body: ChatRequest) -> None:
+        self.status_code = 200
+        self.media_type = "text/event-stream"
+        self.background = None
+        self.init_headers(HEADERS)  # without a body, so no content-length
         self._answering = answering
-        self._body = body
+        self._request = body
         self._id = f"chatcmpl-{views.new_id()}"
         self._created = int(time.time())
         self._is_gone = False
@@ -91,7 +92,8 @@ class EventStream:
         self._answering.cancel()
 
     async def _send_all(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
         async for event in self._events():
             if self._is_gone:
                 return
@@ -115,31 +117,31 @@ class EventStream:
         yield self._chunk({"role": "assistant", "content": ""})
         iterator = iter(self._answering)
         while (piece := await in_thread(next, iterator, None)) is not None:
-            if piece.text or self._body.logprobs or "tokens" in self._body.include:
+            if piece.text or self._request.logprobs or "tokens" in self._request.include:
                 yield self._chunk({"content": piece.text}, **self._about(piece))
         answered = await in_thread(self._answering.finish)
         annotations = [views.annotation(quote, i) for i, quote in enumerate(answered.citations)]
         yield self._chunk(
             {"annotations": annotations} if annotations else {},
             finish=views.finish_reason(answered),
-            more={"graft": views.extras(answered, self._body.include)},
+            more={"graft": views.extras(answered, self._request.include)},
         )
-        options = self._body.stream_options
+        options = self._request.stream_options
         if options is not None and options.include_usage:
             yield self._chunk(None, more={"usage": views.usage(answered)})
 
     def _about(self, piece: Piece) -> dict[str, Any]:
         about: dict[str, Any] = {}
-        if self._body.logprobs:
-            shown = views.logprobs([piece], num_top=self._body.top_logprobs or 0)
+        if self._request.logprobs:
+            shown = views.logprobs([piece], num_top=self._request.top_logprobs or 0)
             about["choice"] = {"logprobs": shown}
-        if "tokens" in self._body.include:
+        if "tokens" in self._request.include:
             about["more"] = {"graft": {"tokens": [views.piece_json(piece)]}}
         return about
 
     def _chunk(self, delta: Mapping[str, Any] | None, **rest: Any) -> bytes:
         return _event(
-            views.chunk(self._id, self._body.model, self._created, delta=delta, **rest)
+            views.chunk(self._id, self._request.model, self._created, delta=delta, **rest)
         )
 
 
