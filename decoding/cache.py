@@ -108,11 +108,12 @@ class KV:
         self, ids: Sequence[int], *, want_logits: bool = True, num_logits: int = 0
     ) -> Forward:
         end = self.length + len(ids)
+        device = self._model.model.device
         forward = self._model.forward(
-            torch.tensor([list(ids)]),
+            torch.tensor([list(ids)], device=device),
             cache=self._open_cache(),
-            attention_mask=torch.ones(1, end - self._num_trimmed, dtype=torch.long),
-            position_ids=torch.arange(self.length, end).unsqueeze(0),
+            attention_mask=torch.ones(1, end - self._num_trimmed, dtype=torch.long, device=device),
+            position_ids=torch.arange(self.length, end, device=device).unsqueeze(0),
             want_logits=want_logits,
             num_logits=num_logits,
         )

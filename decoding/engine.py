@@ -103,7 +103,7 @@ class Engine:
                     if handle.start():
                         self._run(handle)
                 except Exception as error:  # noqa: BLE001 - the thread's border: raised by the handle
-                    _log.debug("a request failed", exc_info=error)
+                    _log.warning("a request failed: %s", error, exc_info=error)
                     handle.fail(error)
                 finally:
                     self._running = None

@@ -132,11 +132,12 @@ def hidden_states(model: LanguageModel, rows: Sequence[Sequence[int]]) -> list[T
     positions = torch.arange(width).expand(len(rows), -1)
     mask = (positions < lengths.unsqueeze(1)).long()
     is_padded = bool((mask == 0).any())
+    device = model.model.device
     forward = model.forward(
-        ids,
+        ids.to(device),
         cache=None,
-        attention_mask=mask if is_padded else None,
-        position_ids=positions,
+        attention_mask=mask.to(device) if is_padded else None,
+        position_ids=positions.to(device),
         want_logits=False,
     )
     return [forward.keys[i, : len(row)] for i, row in enumerate(rows)]

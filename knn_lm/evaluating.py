@@ -55,20 +55,21 @@ def perplexity(
     if len(ids) < 2:
         raise InvalidInput(f"expected a text of at least two tokens, got {len(ids)}")
     frozen = mixed = 0.0
+    device = model.model.device
     for part in windows(len(ids) - 1, window, stride or max(1, window // 2)):
         row = [*model.prefix_ids, *ids[part.start : part.end]]
         num = part.end - part.first
-        forward = model.forward(torch.tensor([row]), cache=None, num_logits=num)
+        forward = model.forward(torch.tensor([row], device=device), cache=None, num_logits=num)
         assert forward.logits is not None
         view = StepView(
             (row[: len(row) - num + 1],),
             forward.logits,
             forward.keys[:, -num:],
-            torch.ones(1, num, dtype=torch.bool),
+            torch.ones(1, num, dtype=torch.bool, device=device),
             (row[len(row) - num + 1 :],),
         )
         opened = open_shapers([shaper], Request(tuple(row), 1))
-        gold = torch.tensor(ids[part.first + 1 : part.end + 1]).unsqueeze(-1)
+        gold = torch.tensor(ids[part.first + 1 : part.end + 1], device=device).unsqueeze(-1)
         frozen -= float(compute(view, 0, ()).logp.gather(-1, gold).double().sum())
         mixed -= float(compute(view, 0, opened).logp.gather(-1, gold).double().sum())
     return Perplexity(frozen, mixed, len(ids) - 1)

@@ -53,7 +53,7 @@ class TokenMemory:
         self.key_dim = key_dim
         self.view = view
         self.values = torch.from_numpy(np.array(view.values, dtype=np.int64))
-        self._keys = torch.from_numpy(np.ascontiguousarray(view.keys))
+        self._keys = view.keys
         self._proposer = _Proposer(self._keys)
         self.scale = self._measure_scale()
 
@@ -70,7 +70,7 @@ class TokenMemory:
                 f"expected queries of shape [N, {self.key_dim}] and k >= 1, came "
                 f"{tuple(keys.shape)} and k = {k}"
             )
-        keys = keys.to(device=self._keys.device, dtype=torch.float32)
+        keys = keys.to(device="cpu", dtype=torch.float32)
         found = min(k, len(self))
         distances = torch.full((len(keys), k), torch.inf)
         entries = torch.full((len(keys), k), -1, dtype=torch.long)
@@ -93,22 +93,27 @@ class TokenMemory:
         """Re-score candidates exactly; equals are ordered by entry."""
         candidates = self._proposer.propose(keys, min(k + _NUM_SPARE, len(self)))
         candidates = candidates.sort(dim=-1).values
-        exact = (self._keys[candidates].float() - keys.unsqueeze(1)).square().sum(dim=-1)
+        exact = (self._stored(candidates) - keys.unsqueeze(1)).square().sum(dim=-1)
         order = exact.sort(dim=-1, stable=True).indices[:, :k]
         return exact.gather(-1, order), candidates.gather(-1, order)
+
+    def _stored(self, entries: Tensor) -> Tensor:
+        """Give the stored keys of entries, as float32."""
+        return torch.from_numpy(self._keys[entries.numpy()].astype(np.float32))
 
     def _measure_scale(self) -> float:
         if len(self) < 2:
             return 1.0
-        sample = _sample(self._keys.numpy(), _SAMPLE)
-        found = self.search(self._keys[sample].float(), 2)
-        tolerance = 1e-6 * float(self._keys[sample].float().square().sum(dim=-1).max())
+        sample = torch.from_numpy(_sample(self._keys, _SAMPLE))
+        keys = self._stored(sample)
+        found = self.search(keys, 2)
+        tolerance = 1e-6 * float(keys.square().sum(dim=-1).max())
         if not bool((found.distances[:, 0] <= tolerance).all()):
             raise Damaged(
                 "a stored key is not its own nearest neighbour: the search over this memory is "
                 "wrong; run `graft doctor`"
             )
-        is_self = found.entries[:, 0] == torch.from_numpy(sample)
+        is_self = found.entries[:, 0] == sample
         nearest = torch.where(is_self, found.distances[:, 1], found.distances[:, 0])
         positive = nearest[nearest > 0]
         return float(positive.median()) if len(positive) else 1.0
@@ -117,8 +122,8 @@ class TokenMemory:
 class _Proposer:
     """Candidates by |k|² − 2 q·k over keys with their mean taken away, which rounds less."""
 
-    def __init__(self, keys: Tensor) -> None:
-        self._centred = keys.float()
+    def __init__(self, keys: npt.NDArray[np.float16]) -> None:
+        self._centred = torch.from_numpy(keys.astype(np.float32))
         self._mean = self._centred.mean(dim=0) if len(keys) else torch.zeros(keys.shape[1])
         self._centred -= self._mean
         self._squares = self._centred.square().sum(dim=-1)
@@ -131,9 +136,10 @@ class _Proposer:
 
 def _sample(keys: npt.NDArray[np.float16], num: int) -> npt.NDArray[np.int64]:
     """Choose entries by a hash of their keys: the same set whatever the order of the entries."""
-    words = keys.view(np.uint16).astype(np.uint64)
     odd = np.random.Philox(key=1).random_raw(keys.shape[1]) | np.uint64(1)
-    hashes = words @ odd
+    words = np.ascontiguousarray(keys).view(np.uint16)
+    blocks = [words[at : at + 4096].astype(np.uint64) @ odd for at in range(0, len(words), 4096)]
+    hashes = np.concatenate(blocks)
     hashes ^= hashes >> np.uint64(29)
     hashes *= np.uint64(0xBF58476D1CE4E5B9)
     chosen: npt.NDArray[np.int64] = np.argsort(hashes, kind="stable")[:num]
@@ -141,10 +147,11 @@ def _sample(keys: npt.NDArray[np.float16], num: int) -> npt.NDArray[np.int64]:
 
 
 def _check(view: MemoryView, fingerprint: str, key_dim: int) -> None:
-    strangers = [each.name for each in view.documents if fingerprint not in each.memories]
+    present = [view.documents[i] for i in np.unique(view.document_of) if i < len(view.documents)]
+    strangers = [each.name for each in present if fingerprint not in each.memories]
     width = view.keys.shape[1] if view.keys.ndim == 2 else -1
     if strangers or (len(view.keys) and width != key_dim):
-        made = sorted({name for each in view.documents for name in each.memories})
+        made = sorted({name for each in present for name in each.memories})
         raise FingerprintMismatch(
             f"expected a token memory of backbone {fingerprint!r} with keys of width {key_dim}, "
             f"came one of {made} with width {width} (for instance {strangers[:3]}); build it for "

@@ -25,7 +25,7 @@ class KnnSettings:
 
     lam: float = 0.25
     k: int = 32
-    temperature: float = 1.0
+    temperature: float = 0.25
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.lam <= 1.0:

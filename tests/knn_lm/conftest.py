@@ -47,8 +47,10 @@ def _make_view(model: LanguageModel, texts: Mapping[str, str], **options: int) -
         starts.append(arrays.starts[1:])
         ends.append(arrays.ends[1:])
         document_of.append(np.full(len(arrays.keys), number, dtype=np.int64))
+    table = np.concatenate([np.empty((0, model.key_dim), np.float16), *keys])
+    table.flags.writeable = False  # as mapped from disk
     return MemoryView(
-        keys=np.concatenate([np.empty((0, model.key_dim), np.float16), *keys]),
+        keys=table,
         values=_joined(values),
         starts=_joined(starts),
         ends=_joined(ends),

@@ -102,10 +102,10 @@ def test_a_search_in_several_blocks_equals_one_in_one_block(
 
 def test_t1_every_stored_key_finds_its_own_entry(view: MemoryView) -> None:
     memory = _load(view)
-    found = memory.search(torch.from_numpy(view.keys).float(), 1)
+    found = memory.search(torch.from_numpy(view.keys.copy()).float(), 1)
     assert bool((found.distances == 0).all())
-    own = torch.from_numpy(view.keys)[found.entries[:, 0]]
-    assert torch.equal(own, torch.from_numpy(view.keys))
+    own = torch.from_numpy(view.keys.copy())[found.entries[:, 0]]
+    assert torch.equal(own, torch.from_numpy(view.keys.copy()))
 
 
 @pytest.mark.parametrize("num", [3, 500, 2000])
@@ -145,6 +145,12 @@ def test_t8_a_memory_of_another_backbone_is_refused(view: MemoryView) -> None:
     mixed = replace(view, documents=(view.documents[0], replace(view.documents[1], memories=())))
     with pytest.raises(FingerprintMismatch, match=r"b\.md"):
         _load(mixed)
+
+
+def test_a_document_without_entries_yet_is_no_stranger(view: MemoryView) -> None:
+    pending = replace(view.documents[0], id=9, name="pending.md", memories=())
+    memory = _load(replace(view, documents=(*view.documents, pending)))
+    assert len(memory) == len(view.values)
 
 
 def test_arrays_that_do_not_fit_together_are_damage(view: MemoryView) -> None:
