@@ -90,9 +90,14 @@ class TokenMemory:
         return Span(int(self.view.starts[entry]), int(self.view.ends[entry]))
 
     def _decide(self, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Re-score candidates exactly; equals are ordered by entry."""
+        """Re-score candidates exactly; equals are ordered by value, then by entry.
+
+        So the distribution does not depend on the order in which documents came.
+        """
         candidates = self._proposer.propose(keys, min(k + _NUM_SPARE, len(self)))
         candidates = candidates.sort(dim=-1).values
+        by_value = self.values[candidates].sort(dim=-1, stable=True).indices
+        candidates = candidates.gather(-1, by_value)
         exact = (self._stored(candidates) - keys.unsqueeze(1)).square().sum(dim=-1)
         order = exact.sort(dim=-1, stable=True).indices[:, :k]
         return exact.gather(-1, order), candidates.gather(-1, order)
