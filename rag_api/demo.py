@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ingestion import SourceFile
 
 PAGES = Path(__file__).resolve().parents[1] / "docs"
+PAGE_NAMES = ("concepts", "quick-start", "running", "retrieval", "token-memory")
 PACKAGES = (
     "alembic", "anyio", "cloudpickle", "faiss-cpu", "fsspec", "h11", "idna",
     "langgraph-checkpoint", "mpmath", "SQLAlchemy", "sortedcontainers", "truststore",
@@ -172,12 +173,12 @@ class Demo:
 
     def _forget_missing(self, store: StoreRecord, names: set[str]) -> None:
         """Delete what an earlier run read and what is no longer there."""
-        held = {document.name for document in self._graft.documents.list(store)}
+        held = {document.name for document in self._graft.index.list_documents(store.id)}
         if gone := sorted(held - names):
             self._graft.index.delete_documents(store.id, gone)
 
     def _say_what_was_read(self, store: StoreRecord) -> None:
-        documents = self._graft.documents.list(store)
+        documents = self._graft.index.list_documents(store.id)
         passages = sum(document.num_chunks for document in documents)
         self._say(
             f"{len(documents)} documents, {passages} passages are searchable after "
@@ -236,7 +237,7 @@ class Demo:
 
     def _own_questions(self, store: StoreRecord) -> tuple[str, ...]:
         """Ask about headings of the first, the middle and the last document."""
-        documents = self._graft.documents.list(store)
+        documents = self._graft.index.list_documents(store.id)
         picks = sorted({0, len(documents) // 2, len(documents) - 1}) if documents else []
         return tuple(self._own_question(documents[i]) for i in picks)
 
@@ -280,8 +281,11 @@ def default_sources(data_dir: Path) -> list[SourceFile]:
     """Give Graft's pages and the descriptions of installed packages, kept under `data_dir`."""
     from ingestion import SourceFile
 
-    pages = sorted(PAGES.glob("*.md"), key=lambda path: (path.name != "concepts.md", path.name))
-    sources = [SourceFile(name=f"docs/{page.name}", path=page) for page in pages]
+    pages = [PAGES / f"{name}.md" for name in PAGE_NAMES if (PAGES / f"{name}.md").is_file()]
+    pages += sorted((PAGES / "decisions").glob("*.md"))
+    sources = [
+        SourceFile(name=f"docs/{page.relative_to(PAGES).as_posix()}", path=page) for page in pages
+    ]
     folder = data_dir / "packages"
     folder.mkdir(parents=True, exist_ok=True)
     for name in PACKAGES:

@@ -1,4 +1,4 @@
-"""Settings: `graft.toml`, GRAFT_* variables and explicit overrides go in, one checked object comes out.
+"""Settings: `graft.toml`, GRAFT_* variables and overrides go in, one checked object comes out.
 
 Precedence: overrides, then the environment, then the file, then the defaults. A key that does not
 exist is an error that gives its path; secrets are masked wherever settings are shown.
@@ -52,8 +52,8 @@ class Part(BaseModel):
 class ChunkingPart(Part):
     """How texts are cut; sizes in the embedder's own tokens."""
 
-    size: int = Field(256, ge=8, le=8192)
-    overlap: int = Field(32, ge=0, le=4096)
+    size: int = Field(default=256, ge=8, le=8192)
+    overlap: int = Field(default=32, ge=0, le=4096)
     splitter: str = "structure"
 
     @model_validator(mode="after")
@@ -67,55 +67,58 @@ class ChunkingPart(Part):
 class RetrievalPart(Part):
     """Defaults of a search. A threshold of `None` is off; 0.0 is a threshold."""
 
-    k: int = Field(5, ge=1, le=200)
-    candidates: int = Field(50, ge=1, le=1000)
+    k: int = Field(default=5, ge=1, le=200)
+    candidates: int = Field(default=50, ge=1, le=1000)
     mode: Literal["hybrid", "dense", "lexical"] = "hybrid"
-    rrf_k: int = Field(60, ge=1, le=10_000)
+    rrf_k: int = Field(default=60, ge=1, le=10_000)
     min_dense: float | None = None
     min_lexical: float | None = None
     min_rerank: float | None = None
-    mmr_lambda: float | None = Field(None, ge=0.0, le=1.0)
+    mmr_lambda: float | None = Field(default=None, ge=0.0, le=1.0)
 
 
 class KnnPart(Part):
     """Defaults of the token memory at decode time, and the caps that no request may pass."""
 
-    lam: float = Field(0.25, ge=0.0, le=1.0, alias="lambda")
-    k: int = Field(32, ge=1, le=4096)
-    temperature: float = Field(1.0, gt=0.0, le=1000.0)
-    max_lambda: float = Field(0.95, ge=0.0, le=1.0)
-    max_k: int = Field(1024, ge=1, le=4096)
-    max_temperature: float = Field(100.0, gt=0.0, le=1000.0)
+    lam: float = Field(default=0.25, ge=0.0, le=1.0, alias="lambda")
+    k: int = Field(default=32, ge=1, le=4096)
+    temperature: float = Field(default=0.25, gt=0.0, le=1000.0)
+    max_lambda: float = Field(default=0.95, ge=0.0, le=1.0)
+    max_k: int = Field(default=1024, ge=1, le=4096)
+    max_temperature: float = Field(default=100.0, gt=0.0, le=1000.0)
 
 
 class MemoryPart(Part):
     """Token memory at ingestion: built at once up to `auto_limit_tokens` pending tokens."""
 
-    auto_limit_tokens: int = Field(60_000, ge=0)
-    window: int = Field(512, ge=16, le=8192)
+    auto_limit_tokens: int = Field(default=60_000, ge=0)
+    window: int = Field(default=512, ge=16, le=8192)
 
 
 class GenerationPart(Part):
     """Defaults and caps of decoding."""
 
-    max_tokens: int = Field(256, ge=1, le=8192)
-    max_tokens_cap: int = Field(2048, ge=1, le=32_768)
-    temperature: float = Field(0.0, ge=0.0, le=2.0)
+    max_tokens: int = Field(default=256, ge=1, le=8192)
+    max_tokens_cap: int = Field(default=2048, ge=1, le=32_768)
+    temperature: float = Field(default=0.0, ge=0.0, le=2.0)
+    prompt_passages: int = Field(default=2, ge=1, le=200)
+    """Passages in a prompt where the request names no `k`: small backbones lose the answer in
+    more (docs/lab-log.md)."""
 
 
 class LimitsPart(Part):
     """What one request, one file and one parse may cost."""
 
-    upload_bytes: int = Field(512 * MIB, ge=1)
-    body_bytes: int = Field(4 * MIB, ge=1024)
+    upload_bytes: int = Field(default=512 * MIB, ge=1)
+    body_bytes: int = Field(default=4 * MIB, ge=1024)
     """A request body that is not an upload."""
-    batch_items: int = Field(500, ge=1, le=10_000)
-    embedding_items: int = Field(256, ge=1, le=10_000)
-    query_chars: int = Field(8192, ge=1)
-    parse_memory_bytes: int = Field(1536 * MIB, ge=64 * MIB)
-    parse_cpu_s: float = Field(120.0, gt=0)
-    parse_wall_s: float = Field(180.0, gt=0)
-    parse_output_chars: int = Field(50_000_000, ge=1)
+    batch_items: int = Field(default=500, ge=1, le=10_000)
+    embedding_items: int = Field(default=256, ge=1, le=10_000)
+    query_chars: int = Field(default=8192, ge=1)
+    parse_memory_bytes: int = Field(default=1536 * MIB, ge=64 * MIB)
+    parse_cpu_s: float = Field(default=120.0, gt=0)
+    parse_wall_s: float = Field(default=180.0, gt=0)
+    parse_output_chars: int = Field(default=50_000_000, ge=1)
 
 
 class Settings(BaseSettings):
@@ -132,16 +135,22 @@ class Settings(BaseSettings):
     data_dir: Path = DEFAULT_DATA_DIR
     models_dir: Path = DEFAULT_MODELS_DIR
     profile: Literal["default", "fast"] = "default"
-    embedder: str | None = Field(None, description="Alias or source; None follows the profile.")
+    embedder: str | None = Field(
+        default=None, description="Alias or source; None follows the profile."
+    )
     backbone: str = "smollm2-135m"
     reranker: str | None = Field(
-        None, description="`query-likelihood` or `cross-encoder:SOURCE`; None is off."
+        default=None, description="`query-likelihood` or `cross-encoder:SOURCE`; None is off."
     )
-    threads: int = Field(0, ge=0, le=256, description="Threads a process; 0 is half the cores.")
+    threads: int = Field(
+        default=0, ge=0, le=256, description="Threads a process; 0 is half the cores."
+    )
     host: str = "127.0.0.1"
-    port: int = Field(8642, ge=0, le=65_535)
-    worker: bool = Field(True, description="Whether the server starts and watches a worker.")
-    lease_s: float = Field(60.0, ge=2.0, le=3600.0)
+    port: int = Field(default=8642, ge=0, le=65_535)
+    worker: bool = Field(
+        default=True, description="Whether the server starts and watches a worker."
+    )
+    lease_s: float = Field(default=60.0, ge=2.0, le=3600.0)
     api_keys: dict[SecretStr, str] = Field(
         default_factory=dict, description="Key (or `sha256:HEX` of one) to tenant; empty is local."
     )

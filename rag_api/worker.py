@@ -60,7 +60,11 @@ class Heart:
         """Remember how far the job is; the next beat writes it down."""
         counts = {**self._progress.get("counts", {}), unit: [done, total]}
         self._progress = {
-            "stage": stage, "done": done, "total": total, "unit": unit, "counts": counts
+            "stage": stage,
+            "done": done,
+            "total": total,
+            "unit": unit,
+            "counts": counts,
         }
 
     def cancelled(self) -> bool:
@@ -110,9 +114,11 @@ class Worker:
             except GraftError as error:
                 retry = error.retry_after_s if isinstance(error, Busy) else None
                 self._fail(job, error.message, error.code, retry)
-            except Exception as error:  # noqa: BLE001 - the process border: logged, then retried
+            except Exception as error:
                 log.exception("job %s (%s) failed", job.id, job.kind)
-                self._fail(job, f"internal error: {type(error).__name__}", "internal_error", RETRY_S)
+                self._fail(
+                    job, f"internal error: {type(error).__name__}", "internal_error", RETRY_S
+                )
             else:
                 self._graft.index.finish_job(job.id, self.name, result=result)
         return True
@@ -122,9 +128,7 @@ class Worker:
             self._fail(job, "the worker was stopped; the job goes on", "interrupted", 0.0)
 
     def _fail(self, job: JobRecord, error: str, code: str, retry_in_s: float | None) -> None:
-        self._graft.index.fail_job(
-            job.id, self.name, error=error, code=code, retry_in_s=retry_in_s
-        )
+        self._graft.index.fail_job(job.id, self.name, error=error, code=code, retry_in_s=retry_in_s)
 
     def _store(self, job: JobRecord) -> StoreRecord:
         assert job.store_id is not None
@@ -141,7 +145,9 @@ class Worker:
                 self._graft.files.get(item["file_id"], tenant=job.tenant)
             except NotFound as error:
                 outcomes[item["file_id"]] = {
-                    "status": "failed", "error": error.message, "code": error.code
+                    "status": "failed",
+                    "error": error.message,
+                    "code": error.code,
                 }
                 continue
             items.append(item)
@@ -189,9 +195,7 @@ class Worker:
                     "skipped": f"{pending} tokens are pending and {limit} are built by themselves; "
                     f"run `graft memory build --store {store.name}`"
                 }
-        built = self._graft.memory.build(
-            store, progress=heart.progress, cancelled=heart.cancelled
-        )
+        built = self._graft.memory.build(store, progress=heart.progress, cancelled=heart.cancelled)
         return {"documents": built.num_documents, "tokens": built.num_tokens}
 
 

@@ -91,9 +91,7 @@ def search(
     store: Store,
     as_json: AsJson = False,
     k: Annotated[int | None, typer.Option("--k", "-k", min=1, help="How many passages.")] = None,
-    mode: Annotated[
-        str | None, typer.Option("--mode", help="hybrid, dense or lexical.")
-    ] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="hybrid, dense or lexical.")] = None,
     where: Where = None,
 ) -> None:
     """Search a store; loads the embedder and never the language model."""

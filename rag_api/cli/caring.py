@@ -91,7 +91,7 @@ def config(ctx: typer.Context) -> None:
 def doctor(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Look over packages, models, disk and every file of the data folder."""
     with graft_of(ctx) as graft:
-        report = {
+        report: dict[str, Any] = {
             "packages": packages(),
             "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
             "models": models(graft),

@@ -61,9 +61,7 @@ def ingest(
         raise typer.Exit(1)
 
 
-def _ingest(
-    graft: Graft, store: StoreRecord, found: list[sources.Found]
-) -> list[dict[str, Any]]:
+def _ingest(graft: Graft, store: StoreRecord, found: list[sources.Found]) -> list[dict[str, Any]]:
     """Store the files' bytes, run them through the pipeline, give one outcome each."""
     from ingestion import SourceFile
 

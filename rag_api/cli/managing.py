@@ -56,7 +56,9 @@ def documents(ctx: typer.Context, store: Store, as_json: AsJson = False) -> None
 def delete(
     ctx: typer.Context,
     store: Store,
-    names: Annotated[list[str] | None, typer.Argument(help="Documents.", metavar="DOCUMENT")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Documents.", metavar="DOCUMENT")
+    ] = None,
     whole: Annotated[
         bool, typer.Option("--whole-store", help="Delete the store with all its documents.")
     ] = False,

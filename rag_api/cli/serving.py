@@ -34,7 +34,9 @@ def serve(
         _ = graft.reranker
     processes.forbid_network()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    say(f"graft: serving on http://{settings.host}:{settings.port}/v1 (data in {settings.data_dir})")
+    say(
+        f"graft: serving on http://{settings.host}:{settings.port}/v1 (data in {settings.data_dir})"
+    )
     uvicorn.run(
         create_app(settings),
         host=settings.host,

@@ -123,7 +123,7 @@ class Answers:
         self._graft = graft
 
     def start(self, question: Question) -> Answering | Instant:
-        """Search, build the prompt and submit it. Everything that can be refused is refused here."""
+        """Search, build the prompt and submit it; what can be refused is refused here."""
         asked = _asked(question)
         stores = tuple(
             self._graft.stores.get(store, tenant=question.tenant)
@@ -159,12 +159,14 @@ class Answers:
     # ---- before the first token
 
     def _passages(self, plan: Plan) -> list[Passage]:
-        question = plan.question
+        question, wish = plan.question, plan.question.search
+        if wish.k is None and plan.mode != "extractive":
+            wish = replace(wish, k=self._graft.settings.generation.prompt_passages)
         return self._graft.searches.search(
             plan.asked,
             [store.id for store in plan.stores],
             tenant=question.tenant,
-            wish=question.search,
+            wish=wish,
         )
 
     def _instant(self, plan: Plan, found: Sequence[Passage]) -> Instant | None:

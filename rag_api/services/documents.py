@@ -78,7 +78,7 @@ class Documents:
         document = self.get(store, name)
         self._remove(store, [document])
 
-    def delete_many(self, store: StoreRecord, names: Sequence[str]) -> list[Deletion]:
+    def delete_many(self, store: StoreRecord, names: Sequence[str]) -> Sequence[Deletion]:
         """Delete documents, each by itself; a repeated name refuses the whole call."""
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)
         if repeated:
@@ -126,8 +126,8 @@ class Documents:
         if failed:
             self._graft.stores.delete(made.id, tenant=store.tenant)
             raise Conflict(
-                f"{failed[0].name!r} cannot be ingested again ({failed[0].error}); delete it first. "
-                "The store is as it was"
+                f"{failed[0].name!r} cannot be ingested again ({failed[0].error}); "
+                "delete it first. The store is as it was"
             )
         self._graft.stores.delete(store.id, tenant=store.tenant)
         return self._graft.stores.update(made.id, tenant=store.tenant, name=store.name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from index.errors import InvalidInput, NotFound
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from index import FileRecord
     from rag_api.wiring import Graft
 
+Order = Literal["asc", "desc"]
 MAX_NAME = 1024
 PURPOSES = ("assistants", "user_data", "batch", "evals", "fine-tune", "vision")
 
@@ -65,7 +66,7 @@ class Files:
         return self._graft.index.get_file(file_id, tenant=tenant)
 
     def list(
-        self, *, tenant: str, after: str | None = None, limit: int = 100, order: str = "desc"
+        self, *, tenant: str, after: str | None = None, limit: int = 100, order: Order = "desc"
     ) -> list[FileRecord]:
         """List a tenant's files after one of them."""
         return self._graft.index.list_files(tenant=tenant, after=after, limit=limit, order=order)

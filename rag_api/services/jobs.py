@@ -15,7 +15,7 @@ from index.errors import GraftError, InvalidInput, NotFound
 from index.records import DocumentRecord, StoreRecord
 
 if TYPE_CHECKING:
-    from index import FileRecord, JobRecord
+    from index import FileRecord, JobRecord, JobState
     from rag_api.wiring import Graft
 
 Scalar = str | int | float | bool
@@ -65,7 +65,7 @@ class Jobs:
         return self._graft.index.get_job(job_id, tenant=tenant)
 
     def list(
-        self, *, tenant: str, store_id: str | None = None, state: str | None = None
+        self, *, tenant: str, store_id: str | None = None, state: JobState | None = None
     ) -> list[JobRecord]:
         """List a tenant's jobs."""
         return self._graft.index.list_jobs(tenant=tenant, store_id=store_id, state=state)
@@ -95,9 +95,7 @@ class Jobs:
             raise error
         return batch.accepted[0]
 
-    def attach_many(
-        self, store: StoreRecord, wanted: Sequence[Wanted], *, tenant: str
-    ) -> Batch:
+    def attach_many(self, store: StoreRecord, wanted: Sequence[Wanted], *, tenant: str) -> Batch:
         """Enqueue files as one job; a file that is unknown is reported, the others are done."""
         limit = self._graft.settings.limits.batch_items
         if not 1 <= len(wanted) <= limit:
@@ -172,7 +170,7 @@ class Jobs:
                 return found
         raise NotFound(f"no file {file_id!r} in this store")
 
-    def stored_files(self, store: StoreRecord, *, tenant: str) -> list[StoredFile]:
+    def stored_files(self, store: StoreRecord, *, tenant: str) -> Sequence[StoredFile]:
         """List every file that is in a store, on its way into it, or failed to get there."""
         found: dict[str, StoredFile] = {}
         for document in self._graft.index.list_documents(store.id):

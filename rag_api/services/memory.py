@@ -135,7 +135,7 @@ class Memory:
         self,
         document: DocumentRecord,
         before: int,
-        total: int,
+        of_all: int,
         progress: Progress,
         cancelled: Callable[[], bool],
     ) -> int:
@@ -144,17 +144,13 @@ class Memory:
         if cancelled():
             raise Cancelled("the build was cancelled; what is done is kept")
 
-        def inner(_stage: str, done: int, of: int, _unit: str) -> None:
-            share = done / of if of else 1.0
-            progress(
-                "token keys", before + round(share * document.num_chars), total, "characters"
-            )
+        def inner(stage: str, done: int, total: int, unit: str) -> None:
+            share = done / total if total else 1.0
+            progress("token keys", before + round(share * document.num_chars), of_all, "characters")
 
         model = self._graft.model
         text = self._graft.index.text_of(document)
-        arrays = build_arrays(
-            model, text, window=self._window, progress=inner, cancelled=cancelled
-        )
+        arrays = build_arrays(model, text, window=self._window, progress=inner, cancelled=cancelled)
         self._graft.index.commit_memory(document, model.fingerprint, arrays)
         return len(arrays.tokens)
 
@@ -174,9 +170,7 @@ class Memory:
         fingerprint = self._graft.model.fingerprint
         views = [self._graft.index.memory(store.id, fingerprint) for store in stores]
         warnings = tuple(
-            _lacking(store, view)
-            for store, view in zip(stores, views, strict=True)
-            if view.pending
+            _lacking(store, view) for store, view in zip(stores, views, strict=True) if view.pending
         )
         memory = self._mount(stores, views, where)
         return KnnShaper(memory, settings), warnings

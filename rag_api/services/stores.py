@@ -72,9 +72,7 @@ class Stores:
     ) -> StoreRecord:
         """Rename a store or replace its metadata."""
         found = self.get(store, tenant=tenant)
-        return self._graft.index.update_store(
-            found.id, tenant=tenant, name=name, metadata=metadata
-        )
+        return self._graft.index.update_store(found.id, tenant=tenant, name=name, metadata=metadata)
 
     def delete(self, store: str, *, tenant: str) -> StoreRecord:
         """Delete a store with all that is in it; work that is on its way for it is cancelled."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, ParamSpec, TypeVar
+from typing import Annotated, Literal, ParamSpec, TypeVar
 
 import anyio.to_thread
 from fastapi import Depends, Query, Request
@@ -30,7 +30,7 @@ GraftPart = Annotated[Graft, Depends(graft_of)]
 Tenant = Annotated[str, Depends(tenant_of)]
 After = Annotated[str | None, Query(description="The id of the last item of the page before.")]
 Limit = Annotated[int, Query(ge=1, le=10_000)]
-Order = Annotated[str, Query(pattern="^(asc|desc)$")]
+Order = Annotated[Literal["asc", "desc"], Query()]
 
 
 async def in_thread(

@@ -52,7 +52,7 @@ class RequestId:
 
         try:
             await self.app(scope, receive, send_with_id)
-        except Exception:  # noqa: BLE001 - the process border: log, answer, never leak
+        except Exception:
             log.exception("request %s failed", request_id)
             if not started:
                 await problems.answer(_internal(request_id))(scope, receive, send_with_id)

@@ -133,7 +133,9 @@ async def _invalid_request(_request: Request, error: Exception) -> Response:
         return answer(problem(400, "Bad request", "the body is not JSON", code="invalid_json"))
     if first["type"] == "extra_forbidden":
         detail = f"unknown or unsupported parameter {name!r}; leave it out"
-        return answer(problem(422, "Unknown parameter", detail, code="unknown_parameter", param=name))
+        return answer(
+            problem(422, "Unknown parameter", detail, code="unknown_parameter", param=name)
+        )
     detail = f"{name}: {first['msg']}" if name else str(first["msg"])
     return answer(problem(422, "Invalid input", detail, code="invalid_input", param=name))
 

@@ -44,7 +44,9 @@ async def upload_file(request: Request, graft: GraftPart, tenant: Tenant) -> dic
             raise InvalidInput(f"unsupported field {unknown[0]!r}; leave it out", param=unknown[0])
         part, purpose = form.get("file"), form.get("purpose", "user_data")
         if not isinstance(part, UploadFile) or not isinstance(purpose, str):
-            raise InvalidInput("a multipart form with the file in field 'file' is needed", param="file")
+            raise InvalidInput(
+                "a multipart form with the file in field 'file' is needed", param="file"
+            )
         made = await in_thread(
             graft.files.upload, part.filename or "", part.file, tenant=tenant, purpose=purpose
         )

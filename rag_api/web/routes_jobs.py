@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
+from index import JobState
 from rag_api.web import views
 from rag_api.web.dependencies import After, GraftPart, Limit, Order, Tenant
 
@@ -20,7 +21,7 @@ def list_jobs(
     limit: Limit = 100,
     order: Order = "desc",
     vector_store_id: Annotated[str | None, Query()] = None,
-    state: Annotated[str | None, Query()] = None,
+    state: Annotated[JobState | None, Query()] = None,
 ) -> dict[str, Any]:
     """List the jobs, newest first."""
     found = graft.jobs.list(tenant=tenant, store_id=vector_store_id, state=state)

@@ -41,7 +41,8 @@ def embed(body: EmbeddingRequest, graft: GraftPart, _tenant: Tenant) -> dict[str
     source = graft.settings.embedder_source
     if body.model not in (source, views.model_id(source)):
         raise NotFound(
-            f"the embedding model {body.model!r} does not exist here; use {views.model_id(source)!r}"
+            f"the embedding model {body.model!r} does not exist here; "
+            f"use {views.model_id(source)!r}"
         )
     texts = texts_of(body, limit=graft.settings.limits.embedding_items)
     embedder = graft.embedder

@@ -54,9 +54,7 @@ def list_store_files(
 
 
 @router.get("/files/{file_id}")
-def get_store_file(
-    store_id: str, file_id: str, graft: GraftPart, tenant: Tenant
-) -> dict[str, Any]:
+def get_store_file(store_id: str, file_id: str, graft: GraftPart, tenant: Tenant) -> dict[str, Any]:
     """Show where one file of a store stands."""
     store = graft.stores.get(store_id, tenant=tenant)
     return views.store_file(graft.jobs.stored_file(store, file_id, tenant=tenant))
@@ -187,9 +185,7 @@ def wanted_of(body: BatchAttach) -> list[Wanted]:
     return [Wanted(file_id, body.attributes or {}) for file_id in body.file_ids or ()]
 
 
-def refuse_other_sizes(
-    graft: Graft, store: StoreRecord, strategy: ChunkingStrategy | None
-) -> None:
+def refuse_other_sizes(graft: Graft, store: StoreRecord, strategy: ChunkingStrategy | None) -> None:
     """Refuse chunk sizes that are not the store's: a store is cut in one way."""
     sizes = chunk_sizes(graft, strategy)
     own = (store.chunking["size"], store.chunking["overlap"], store.chunking["splitter"])

@@ -42,7 +42,7 @@ class ChunkingStrategy(Body):
 class StoreCreate(Body):
     """Create a vector store, if wanted with files in it."""
 
-    name: str | None = Field(None, min_length=1, max_length=256)
+    name: str | None = Field(default=None, min_length=1, max_length=256)
     description: str | None = None
     file_ids: list[str] = Field(default_factory=list)
     metadata: Metadata | None = None
@@ -52,7 +52,7 @@ class StoreCreate(Body):
 class StoreUpdate(Body):
     """Rename a vector store or replace its metadata."""
 
-    name: str | None = Field(None, min_length=1, max_length=256)
+    name: str | None = Field(default=None, min_length=1, max_length=256)
     metadata: Metadata | None = None
 
 
@@ -95,7 +95,7 @@ class RankingOptions(Body):
     min_dense: float | None = None
     min_lexical: float | None = None
     min_rerank: float | None = None
-    mmr_lambda: float | None = Field(None, ge=0.0, le=1.0)
+    mmr_lambda: float | None = Field(default=None, ge=0.0, le=1.0)
 
 
 class StoreSearch(Body):
@@ -103,7 +103,7 @@ class StoreSearch(Body):
 
     query: str | list[str]
     filters: Filter | None = None
-    max_num_results: int = Field(10, ge=1, le=50)
+    max_num_results: int = Field(default=10, ge=1, le=50)
     ranking_options: RankingOptions | None = None
     rewrite_query: bool = False
 
@@ -134,23 +134,23 @@ class RetrievalExtra(Body):
 
     vector_store_ids: list[str] = Field(default_factory=list, max_length=16)
     mode: Mode | None = None
-    k: int | None = Field(None, ge=1, le=200)
-    candidates: int | None = Field(None, ge=1, le=1000)
+    k: int | None = Field(default=None, ge=1, le=200)
+    candidates: int | None = Field(default=None, ge=1, le=1000)
     search_mode: SearchMode | None = None
     where: Filter | None = None
     min_dense: float | None = None
     min_lexical: float | None = None
     min_rerank: float | None = None
-    mmr_lambda: float | None = Field(None, ge=0.0, le=1.0)
+    mmr_lambda: float | None = Field(default=None, ge=0.0, le=1.0)
     abstain: bool = False
 
 
 class KnnExtra(Body):
     """How the token memory takes part in the next-token distribution."""
 
-    lam: float | None = Field(None, ge=0.0, le=1.0, alias="lambda")
-    k: int | None = Field(None, ge=1)
-    temperature: float | None = Field(None, gt=0.0)
+    lam: float | None = Field(default=None, ge=0.0, le=1.0, alias="lambda")
+    k: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, gt=0.0)
 
 
 class ChatRequest(Body):
@@ -160,19 +160,19 @@ class ChatRequest(Body):
     messages: list[ChatMessage] = Field(min_length=1)
     stream: bool = False
     stream_options: StreamOptions | None = None
-    max_tokens: int | None = Field(None, ge=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
-    temperature: float | None = Field(None, ge=0.0, le=2.0)
-    top_p: float | None = Field(None, gt=0.0, le=1.0)
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=0.0, le=2.0)
+    top_p: float | None = Field(default=None, gt=0.0, le=1.0)
     seed: int | None = None
     stop: str | list[str] | None = None
     n: int | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = Field(None, ge=0, le=20)
-    frequency_penalty: float | None = Field(None, ge=-2.0, le=2.0)
-    presence_penalty: float | None = Field(None, ge=-2.0, le=2.0)
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    frequency_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
+    presence_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
     logit_bias: dict[str, float] | None = None
-    user: str | None = Field(None, description="A label for the caller's own records.")
+    user: str | None = Field(default=None, description="A label for the caller's own records.")
     retrieval: RetrievalExtra | None = None
     knn: KnnExtra | None = None
     include: list[Literal["tokens", "passages"]] = Field(default_factory=list)

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from index.errors import Cancelled, GraftError
-from rag_api.services.questions import Answered, Piece
+from rag_api.services.questions import Answered, Piece, piece_json
 from rag_api.web import problems, views
 from rag_api.web.dependencies import in_thread
 from rag_api.web.schemas import ChatRequest
@@ -106,10 +106,10 @@ class EventStream(Response):
                 yield event
         except GraftError as error:
             yield _event({"error": problems.problem_of(error)["error"]})
-        except Exception:  # noqa: BLE001 - the process border: logged, and told to the client
+        except Exception:
             log.exception("a stream failed after it began")
-            error = {"message": "an internal error", "type": "server_error", "param": None}
-            yield _event({"error": {**error, "code": "internal_error"}})
+            failure = {"message": "an internal error", "type": "server_error", "param": None}
+            yield _event({"error": {**failure, "code": "internal_error"}})
         else:
             yield DONE
 
@@ -136,7 +136,7 @@ class EventStream(Response):
             shown = views.logprobs([piece], num_top=self._request.top_logprobs or 0)
             about["choice"] = {"logprobs": shown}
         if "tokens" in self._request.include:
-            about["more"] = {"graft": {"tokens": [views.piece_json(piece)]}}
+            about["more"] = {"graft": {"tokens": [piece_json(piece)]}}
         return about
 
     def _chunk(self, delta: Mapping[str, Any] | None, **rest: Any) -> bytes:

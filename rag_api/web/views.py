@@ -70,7 +70,7 @@ def file(record: FileRecord, *, is_new: bool = True) -> JSON:
 def store(record: StoreRecord, files: Iterable[StoredFile]) -> JSON:
     """Show a vector store with the counts of its files."""
     listed = list(files)
-    states = [item.state for item in listed]
+    states: list[str] = [item.state for item in listed]
     names = ("in_progress", "completed", "failed", "cancelled")
     counts = {name: states.count(name) for name in names}
     return {
@@ -161,7 +161,7 @@ def document(record: DocumentRecord) -> JSON:
 
 def batch(vector_store: StoreRecord, made: Batch) -> JSON:
     """Show a bulk attachment: one item a file, with an error where it was refused."""
-    items = [
+    items: list[JSON] = [
         {"file_id": item.file.id, "status": item.state, "error": None} for item in made.accepted
     ]
     items += [
@@ -184,7 +184,7 @@ def batch_of_job(job: JobRecord, listed: Sequence[StoredFile]) -> JSON:
     """Show how far a bulk attachment is."""
     wanted = {item["file_id"] for item in job.payload["items"]}
     refused = job.payload.get("refused", [])
-    states = [item.state for item in listed if item.file.id in wanted]
+    states: list[str] = [item.state for item in listed if item.file.id in wanted]
     counts = {name: states.count(name) for name in ("in_progress", "completed", "cancelled")}
     failed = states.count("failed") + len(refused)
     status = "in_progress" if counts["in_progress"] else "completed"
@@ -355,9 +355,7 @@ def completion(
                         annotation(quote, i) for i, quote in enumerate(answered.citations)
                     ],
                 },
-                "logprobs": None
-                if num_top is None
-                else logprobs(answered.tokens, num_top=num_top),
+                "logprobs": None if num_top is None else logprobs(answered.tokens, num_top=num_top),
                 "finish_reason": finish_reason(answered),
             }
         ],

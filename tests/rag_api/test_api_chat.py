@@ -124,7 +124,9 @@ def test_logprobs_are_those_of_the_tokens_sent(alice: openai.OpenAI) -> None:
 
 def test_the_same_seed_gives_the_same_text_and_another_seed_another(alice: openai.OpenAI) -> None:
     def at(seed: int) -> str:
-        words: str = chat(alice, temperature=1.5, seed=seed, max_tokens=24).choices[0].message.content
+        words: str = (
+            chat(alice, temperature=1.5, seed=seed, max_tokens=24).choices[0].message.content
+        )
         return words
 
     assert at(5) == at(5)
@@ -189,8 +191,9 @@ def test_documents_without_keys_are_never_passed_over_in_silence(
     local.request("POST", f"/v1/vector_stores/{store}/files", json={"file_id": file})
     kinds = [job.kind for job in local.graft.index.list_jobs(tenant="default")]
     assert kinds == ["ingest"]
-    from rag_api.worker import Worker
     import threading
+
+    from rag_api.worker import Worker
 
     assert Worker(local.graft, threading.Event()).run_one()  # the ingestion, not yet the keys
     body = {"model": "tiny", "messages": ASK, "max_tokens": 2}

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+
 from tests.rag_api.api_server import Server, ingested, put_in, wait_until
 
 
@@ -200,9 +201,11 @@ def test_d6_a_bulk_call_does_the_good_and_names_the_bad(
     )
     assert (batch.file_counts.total, batch.file_counts.failed) == (3, 1)
     done = wait_until(
-        lambda: (b := alice.vector_stores.file_batches.retrieve(batch.id, vector_store_id=store.id))
-        and b.status == "completed"
-        and b
+        lambda: (
+            (b := alice.vector_stores.file_batches.retrieve(batch.id, vector_store_id=store.id))
+            and b.status == "completed"
+            and b
+        )
     )
     assert (done.file_counts.completed, done.file_counts.failed) == (2, 1)
     with server.http("key-of-alice") as http:
@@ -298,7 +301,7 @@ def test_raw_bytes_go_up_by_put_and_come_back_as_text(server: Server) -> None:
         made = http.post("/v1/vector_stores", json={"name": uuid.uuid4().hex}).json()
         base = f"/v1/vector_stores/{made['id']}"
         name = "folder/raw page.md"
-        reply = http.put(f"{base}/documents/{name}", content="Raw bytes.\nSecond.".encode())
+        reply = http.put(f"{base}/documents/{name}", content=b"Raw bytes.\nSecond.")
         assert reply.status_code == 202
         wait_until(lambda: http.get(f"{base}/documents/{name}").status_code == 200)
         text = http.get(f"{base}/texts/{name}")
@@ -314,11 +317,11 @@ def test_hostile_names_never_become_paths(server: Server, alice: openai.OpenAI) 
         "$(id)", "`id`", "a;b", "con", "nul.txt", "%2e%2e%2f", "x" * 1000, "é\u202e.md", "-rf",
     ]  # fmt: skip
     outside = server.data_dir.parent
-    before = {path for path in outside.iterdir()}
+    before = set(outside.iterdir())
     for name in hostile:
         made = alice.files.create(file=(name, b"harmless"), purpose="user_data")
         assert alice.files.content(made.id).read() == b"harmless"
-    assert {path for path in outside.iterdir()} == before
+    assert set(outside.iterdir()) == before
     assert not list(server.data_dir.rglob("*passwd*"))
     with server.http("key-of-alice") as http:
         for name in ("a\x00b", "a\nb", "y" * 1025):

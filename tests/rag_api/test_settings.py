@@ -71,7 +71,12 @@ def test_v6_an_unknown_variable_is_an_error_with_its_name(monkeypatch: pytest.Mo
 def test_v6_no_way_of_showing_settings_shows_a_key(tmp_path: Path) -> None:
     write(tmp_path, f'[api_keys]\n"{SECRET}" = "alice"\n')
     settings = load_settings()
-    shown = [repr(settings), str(settings), json.dumps(settings.shown()), settings.model_dump_json()]
+    shown = [
+        repr(settings),
+        str(settings),
+        json.dumps(settings.shown()),
+        settings.model_dump_json(),
+    ]
     shown += [json.dumps(settings.for_worker()), repr(settings.key_digests())]
     assert all(SECRET not in text for text in shown)
     assert "alice" in json.dumps(settings.shown())
@@ -147,4 +152,5 @@ def test_importing_the_command_line_loads_no_torch_and_reads_no_variable() -> No
         "print(sorted({'torch', 'transformers', 'faiss'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "torch" not in done.stdout and "transformers" not in done.stdout
+    assert "torch" not in done.stdout
+    assert "transformers" not in done.stdout
