@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from index import Index, StoreView
 from index.errors import ConfigError, FingerprintMismatch, ModelError
 from index.records import FloatArray, Passage
 from retriever import ranking
 from retriever.settings import RetrievalSettings
 
 if TYPE_CHECKING:
-    from backbone import Embedder
-    from index import Index, StoreView
+    from backbone import Embedder  # torch stays out until a model is loaded
 
 Key = tuple[int, int]
 """(position of the store in the request, chunk id)."""
@@ -70,7 +70,8 @@ class Retriever:
             return self._search_views(query, vector, views, asked)
 
     def _embed(self, query: str) -> FloatArray:
-        return self._embedder.encode_queries([query])[0]
+        vector: FloatArray = self._embedder.encode_queries([query])[0]
+        return vector
 
     def _search_views(
         self,

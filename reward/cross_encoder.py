@@ -7,18 +7,15 @@ of prompts or of how the model is kept; `backbone` loads it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from backbone import CrossEncoderModel, ModelCache, load_cross_encoder
 from decoding.protocols import ScorerKind
 from decoding.records import Completion
 from reward.candidates import texts_of
 
-if TYPE_CHECKING:
-    from backbone import CrossEncoderModel, ModelCache
-
 
 class CrossEncoderScorer:
-    """Relevance by a cross-encoder; the scale is the model's own, greater is better."""
+    """Relevance by a cross-encoder: raw logits, greater is better, 0 is its own even chance."""
 
     kind: ScorerKind = "final"
 
@@ -29,13 +26,8 @@ class CrossEncoderScorer:
     @classmethod
     def load(cls, source: str, cache: ModelCache) -> CrossEncoderScorer:
         """Load the named cross-encoder; raises ModelError or ConfigError where it is missing."""
-        from backbone import load_cross_encoder
-
         return cls(load_cross_encoder(source, cache))
 
     def score(self, query: str, candidates: Sequence[str] | Sequence[Completion]) -> list[float]:
         """Give one relevance a text, in the order given."""
-        texts = texts_of(candidates)
-        if not texts:
-            return []
-        return [float(value) for value in self._model.score([(query, text) for text in texts])]
+        return self._model.score(query, texts_of(candidates))

@@ -7,17 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
+from backbone import LanguageModel
 from decoding.protocols import ScorerKind
 from decoding.records import Completion
 from index.errors import InvalidInput, ModelError
 from reward.candidates import texts_of
-
-if TYPE_CHECKING:
-    from backbone import LanguageModel
 
 _LEAD = "Passage: "
 _ASK = "\nPlease write a question based on this passage.\nQuestion:"

@@ -9,12 +9,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
 from backbone import LanguageModel, ModelCache, tiny_model
 from decoding.engine import Engine
 from decoding.protocols import Scorer
 from decoding.records import Completion, Request, TokenEvent, Usage
 from index.errors import ConfigError, GraftError, InvalidInput, ModelError
+from retriever import Reranker
 from reward import (
     BestOfN,
     CrossEncoderScorer,
@@ -89,6 +95,60 @@ def test_s5_a_reranker_that_is_missing_is_an_error_at_construction(tmp_path: Pat
             CrossEncoderScorer.load(source, ModelCache(tmp_path / "models"))
         assert isinstance(caught.value, ConfigError | ModelError)
         assert source in caught.value.message
+
+
+@pytest.fixture(scope="module")
+def cross_encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random BERT cross-encoder with one output, as sentence-transformers saves it."""
+    folder = tmp_path_factory.mktemp("models") / "tiny-cross"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "a", "dog"]
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        num_labels=1,
+        initializer_range=0.5,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(5)
+        BertForSequenceClassification(config).save_pretrained(folder)
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=64,
+    ).save_pretrained(folder)
+    return folder
+
+
+def test_a_cross_encoder_scores_texts_and_completions_and_reranks_a_search(
+    cross_encoder_folder: Path, tmp_path: Path
+) -> None:
+    scorer = CrossEncoderScorer.load(str(cross_encoder_folder), ModelCache(tmp_path))
+    texts = ["the cat sat", "a dog", "on the mat"]
+    values = scorer.score("who sat", texts)
+    assert len(set(values)) == 3
+    assert scorer.score("who sat", [completion(text) for text in texts]) == pytest.approx(values)
+    for text, value in zip(texts, values, strict=True):
+        assert scorer.score("who sat", [text]) == pytest.approx([value], abs=1e-5)
+    assert scorer.score("who sat", []) == []
+    as_scorer: Scorer = scorer
+    as_reranker: Reranker = scorer
+    assert as_scorer.kind == "final"
+    assert as_reranker.name == str(cross_encoder_folder)
 
 
 def test_best_of_n_takes_the_greatest_and_the_first_of_equals() -> None:
