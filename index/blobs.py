@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from sqlalchemy import Connection, delete, insert, or_, select, update
 
+from index.catalogue import MAX_BOUND, batched
 from index.core import Part
 from index.errors import Damaged, NotFound, TooLarge
 from index.files import CHUNK_BYTES, Folder
@@ -27,6 +28,12 @@ def claim_blob(connection: Connection, sha: bytes) -> bool:
     """Note that a row names the blob now; False where there is no such blob."""
     statement = update(blobs).where(blobs.c.sha == sha).values(holder=None)
     return connection.execute(statement).rowcount > 0
+
+
+def claim_blobs(connection: Connection, shas: Collection[bytes]) -> None:
+    """Note that rows name these blobs now, those that exist."""
+    for some in batched(list(shas), MAX_BOUND):
+        connection.execute(update(blobs).where(blobs.c.sha.in_(some)).values(holder=None))
 
 
 def release_blobs(connection: Connection, shas: Iterable[bytes]) -> list[str]:

@@ -13,7 +13,17 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, 
 
 from index.errors import NotFound
 from index.records import Chunk, DocumentRecord, FileRecord, Span, StoreRecord
-from index.schema import chunks, documents, files, memory_segments, stores, texts, unpack_sha
+from index.schema import (
+    blobs,
+    chunks,
+    documents,
+    files,
+    memory_segments,
+    stores,
+    texts,
+    unpack_sha,
+    vector_segments,
+)
 
 T = TypeVar("T")
 AnyRow = Row[*tuple[Any, ...]]
@@ -35,6 +45,11 @@ DOCUMENTS = (
     )
     .join_from(documents, texts, texts.c.pk == documents.c.text)
     .join(stores, stores.c.pk == documents.c.store)
+)
+_CHUNKS = (
+    select(chunks)
+    .where(chunks.c.pk.between(bindparam("first"), bindparam("last")))
+    .order_by(chunks.c.pk)
 )
 _STORE_BY_ID = select(stores).where(stores.c.id == bindparam("id"))
 
@@ -125,14 +140,9 @@ def document_record(row: AnyRow) -> DocumentRecord:
     )
 
 
-def chunk_rows(connection: Connection, document: int) -> list[tuple[int, Chunk]]:
-    """Give the (id, chunk) pairs of a document, in order of the text."""
-    first, count = connection.execute(
-        select(documents.c.first_chunk, documents.c.num_chunks).where(documents.c.pk == document)
-    ).one()
-    rows = connection.execute(
-        select(chunks).where(chunks.c.pk.between(first, first + count - 1)).order_by(chunks.c.pk)
-    )
+def chunks_between(connection: Connection, first: int, count: int) -> list[tuple[int, Chunk]]:
+    """Give the (id, chunk) pairs of `count` consecutive ids, those that exist."""
+    rows = connection.execute(_CHUNKS, {"first": first, "last": first + count - 1})
     return [(row.pk, chunk_record(row)) for row in rows]
 
 
@@ -182,6 +192,17 @@ def file_of_tenant(connection: Connection, file_id: str, tenant: str) -> FileRec
     if row is None:
         raise NotFound(f"no file {file_id!r}")
     return file_record(row)
+
+
+def named_segments(connection: Connection) -> set[str]:
+    """Give the names of all segment files that a row names."""
+    names = set(connection.execute(select(vector_segments.c.name)).scalars())
+    return names | set(connection.execute(select(memory_segments.c.name)).scalars())
+
+
+def named_blobs(connection: Connection) -> set[str]:
+    """Give the names of all blob files that a row names."""
+    return {sha.hex() for sha in connection.execute(select(blobs.c.sha)).scalars()}
 
 
 def _span(pair: Sequence[int] | None) -> Span | None:

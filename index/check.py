@@ -13,11 +13,10 @@ import numpy as np
 from sqlalchemy import Connection, column, select, table, text
 
 from index.blobs import verify_blob
-from index.catalogue import AnyRow, chunk_rows
+from index.catalogue import AnyRow, chunks_between, named_blobs, named_segments
 from index.core import Core
 from index.errors import Damaged
 from index.files import Vanished
-from index.garbage import named_blobs, named_segments
 from index.memory import read_arrays
 from index.records import Finding
 from index.schema import (
@@ -135,7 +134,7 @@ def _texts(connection: Connection) -> Iterator[Finding]:
 
 
 def _spans(connection: Connection, row: AnyRow, num_chars: int) -> Iterator[Finding]:
-    own = chunk_rows(connection, row.pk)
+    own = chunks_between(connection, row.first_chunk, row.num_chunks)
     if num_chars != row.num_chars or len(own) != row.num_chunks:
         yield Finding(
             "rows",

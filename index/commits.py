@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Row, delete, insert, select, text, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, text, update
 
 from index import lexical
-from index.blobs import claim_blob
-from index.catalogue import MAX_BOUND, around_of, batched, chunk_rows
+from index.blobs import claim_blobs
+from index.catalogue import MAX_BOUND, AnyRow, around_of, batched, chunks_between
 from index.core import Core, Garbage
 from index.errors import Damaged, FingerprintMismatch, InvalidInput
 from index.filters import check_attributes, check_words
@@ -29,7 +29,8 @@ from index.vectors import Rows
 
 logger = logging.getLogger(__name__)
 
-_LAST_CHUNK = text("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'")
+_LAST_ID = text("SELECT seq FROM sqlite_sequence WHERE name = :name")
+_DELETE_CHUNKS = delete(chunks).where(chunks.c.pk.between(bindparam("first"), bindparam("last")))
 _PLACES = select(
     documents.c.pk,
     documents.c.text,
@@ -102,20 +103,28 @@ def add(
     core: Core, connection: Connection, pk: int, store: StoreRecord, new: Sequence[Prepared]
 ) -> list[str]:
     """Insert documents that are not there; give the names of replaced segment files."""
-    next_chunk = 1 + (connection.execute(_LAST_CHUNK).scalar() or 0)
-    ids: list[int] = []
-    for each in new:
-        key = _insert_document(core, connection, pk, each, next_chunk)
+    next_chunk = 1 + _last_id(connection, "chunks")
+    next_document = 1 + _last_id(connection, "documents")
+    text_keys = _text_keys(connection, new)
+    claim_blobs(connection, {each.version for each in new})
+    document_rows: list[dict[str, Any]] = []
+    chunk_rows: list[dict[str, Any]] = []
+    lexical_rows: list[tuple[int, str]] = []
+    for key, each in enumerate(new, start=next_document):
         numbers = range(next_chunk, next_chunk + len(each.contents))
-        _insert_chunks(connection, key, each, numbers)
-        lexical.insert(connection, pk, zip(numbers, each.terms, strict=True))
-        ids.extend(numbers)
+        common = {"pk": key, "store": pk, "first_chunk": next_chunk, "created": core.now()}
+        document_rows.append(common | _document_values(each, text_keys[each.text_sha]))
+        chunk_rows += _chunk_values(key, each, numbers)
+        lexical_rows += zip(numbers, each.terms, strict=True)
         next_chunk += len(numbers)
-    if not ids:
+    connection.execute(insert(documents), document_rows)
+    if not chunk_rows:
         return []
+    connection.execute(insert(chunks), chunk_rows)
+    lexical.insert(connection, pk, lexical_rows)
+    ids = np.array([row["pk"] for row in chunk_rows], np.int64)
     vectors = np.concatenate([each.document.vectors for each in new])
-    rows = Rows(np.array(ids, np.int64), vectors.astype(np.float32, copy=False))
-    return append(connection, core.folder, pk, store.dimension, rows)
+    return append(connection, core.folder, pk, store.dimension, Rows(ids, vectors))
 
 
 def remove(
@@ -132,20 +141,23 @@ def remove(
 
     Gives the versions whose blobs the caller releases, once it has added what it adds.
     """
-    rows: list[Row[Any]] = []
+    rows: list[AnyRow] = []
     for some in batched([record.id for record in old], MAX_BOUND):
         rows += connection.execute(_PLACES.where(documents.c.pk.in_(some)))
     if with_lexical:
         _delete_lexical(core, connection, pk, rows)
-    for row in rows:
-        last = row.first_chunk + row.num_chunks - 1
-        connection.execute(delete(chunks).where(chunks.c.pk.between(row.first_chunk, last)))
-        of_row = memory_segments.c.document == row.pk
+    for keys in batched([row.pk for row in rows], MAX_BOUND):
+        in_memory = memory_segments.c.document.in_(keys)
         garbage.segments += connection.execute(
-            select(memory_segments.c.name).where(of_row)
+            select(memory_segments.c.name).where(in_memory)
         ).scalars()
-        connection.execute(delete(memory_segments).where(of_row))
-        connection.execute(delete(documents).where(documents.c.pk == row.pk))
+        connection.execute(delete(memory_segments).where(in_memory))
+        connection.execute(delete(documents).where(documents.c.pk.in_(keys)))
+    spans = [
+        {"first": row.first_chunk, "last": row.first_chunk + row.num_chunks - 1} for row in rows
+    ]
+    if spans:
+        connection.execute(_DELETE_CHUNKS, spans)
     ranges = [(row.first_chunk, row.num_chunks) for row in rows]
     garbage.segments += bury(connection, core.folder, store, pk, ranges)
     garbage.texts |= _release_texts(connection, {row.text for row in rows})
@@ -175,19 +187,19 @@ def rebuild_lexical(
         except Damaged as error:
             logger.warning("a document stays out of the lexical index: %s", error)
             continue
-        lexical.insert(connection, pk, lexical_rows(connection, row.pk, words))
+        lexical.insert(connection, pk, _terms_again(connection, row, words))
     connection.execute(update(stores).where(stores.c.pk == pk).values(lexical=RULE))
 
 
-def lexical_rows(connection: Connection, document: int, words: str) -> list[tuple[int, str]]:
-    """Make the lexical rows of a document again."""
+def _terms_again(connection: Connection, row: AnyRow, words: str) -> list[tuple[int, str]]:
     return [
         (number, joined_terms(chunk.embedded_text(words)))
-        for number, chunk in chunk_rows(connection, document)
+        for number, chunk in chunks_between(connection, row.first_chunk, row.num_chunks)
     ]
 
 
-def _delete_lexical(core: Core, connection: Connection, pk: int, rows: Sequence[Row[Any]]) -> None:
+def _delete_lexical(core: Core, connection: Connection, pk: int, rows: Sequence[AnyRow]) -> None:
+    terms: list[tuple[int, str]] = []
     for row in rows:
         try:
             words = core.texts.get(connection, row.text)
@@ -195,58 +207,62 @@ def _delete_lexical(core: Core, connection: Connection, pk: int, rows: Sequence[
             # Without its words a row cannot be taken out: make the index of all others anew.
             rebuild_lexical(core, connection, pk, without={each.pk for each in rows})
             return
-        lexical.delete(connection, pk, lexical_rows(connection, row.pk, words))
+        terms += _terms_again(connection, row, words)
+    lexical.delete(connection, pk, terms)
 
 
 def _release_texts(connection: Connection, keys: set[int]) -> set[int]:
-    gone = set()
-    for key in keys:
-        if connection.execute(select(1).where(documents.c.text == key).limit(1)).first() is None:
-            connection.execute(delete(texts).where(texts.c.pk == key))
-            gone.add(key)
+    """Delete those texts that no document holds any more, and give their keys."""
+    gone: set[int] = set()
+    for some in batched(sorted(keys), MAX_BOUND):
+        held = connection.execute(select(documents.c.text).where(documents.c.text.in_(some)))
+        unheld = set(some) - set(held.scalars())
+        connection.execute(delete(texts).where(texts.c.pk.in_(unheld)))
+        gone |= unheld
     return gone
 
 
-def _insert_document(
-    core: Core, connection: Connection, pk: int, each: Prepared, first_chunk: int
-) -> int:
+def _last_id(connection: Connection, table: str) -> int:
+    return connection.execute(_LAST_ID, {"name": table}).scalar() or 0
+
+
+def _text_keys(connection: Connection, new: Sequence[Prepared]) -> dict[bytes, int]:
+    """Give the key of each text by its SHA-256, inserting those that are new."""
+    data = {each.text_sha: each.data for each in new}
+    keys: dict[bytes, int] = {}
+    for some in batched(list(data), MAX_BOUND):
+        found = connection.execute(select(texts.c.sha, texts.c.pk).where(texts.c.sha.in_(some)))
+        keys.update((row.sha, row.pk) for row in found)
+    missing = [sha for sha in data if sha not in keys]
+    numbers = range(1 + _last_id(connection, "texts"), 1 + 2**62)
+    keys.update(zip(missing, numbers, strict=False))
+    if missing:
+        rows = [{"pk": keys[sha], "sha": sha, "data": data[sha]} for sha in missing]
+        connection.execute(insert(texts), rows)
+    return keys
+
+
+def _document_values(each: Prepared, text_key: int) -> dict[str, Any]:
     new, parsed = each.document, each.document.parsed
-    claim_blob(connection, each.version)
-    inserted = connection.execute(
-        insert(documents).values(
-            store=pk,
-            name=new.name,
-            version=each.version,
-            text=_text_key(connection, each),
-            format=parsed.format,
-            media_type=parsed.media_type,
-            num_bytes=new.num_bytes,
-            num_chars=len(parsed.text),
-            first_chunk=first_chunk,
-            num_chunks=len(new.chunks),
-            page_starts=list(parsed.page_starts),
-            coverage=parsed.coverage,
-            warnings=list(parsed.warnings),
-            attributes=dict(new.attributes),
-            file_id=new.file_id,
-            created=core.now(),
-        )
-    )
-    assert inserted.inserted_primary_key is not None
-    return int(inserted.inserted_primary_key[0])
+    return {
+        "name": new.name,
+        "version": each.version,
+        "text": text_key,
+        "format": parsed.format,
+        "media_type": parsed.media_type,
+        "num_bytes": new.num_bytes,
+        "num_chars": len(parsed.text),
+        "num_chunks": len(new.chunks),
+        "page_starts": list(parsed.page_starts),
+        "coverage": parsed.coverage,
+        "warnings": list(parsed.warnings),
+        "attributes": dict(new.attributes),
+        "file_id": new.file_id,
+    }
 
 
-def _text_key(connection: Connection, each: Prepared) -> int:
-    found = connection.execute(select(texts.c.pk).where(texts.c.sha == each.text_sha)).scalar()
-    if found is not None:
-        return int(found)
-    inserted = connection.execute(insert(texts).values(sha=each.text_sha, data=each.data))
-    assert inserted.inserted_primary_key is not None
-    return int(inserted.inserted_primary_key[0])
-
-
-def _insert_chunks(connection: Connection, key: int, each: Prepared, numbers: range) -> None:
-    rows = [
+def _chunk_values(key: int, each: Prepared, numbers: range) -> list[dict[str, Any]]:
+    return [
         {
             "pk": number,
             "document": key,
@@ -259,8 +275,6 @@ def _insert_chunks(connection: Connection, key: int, each: Prepared, numbers: ra
         }
         for number, chunk, content in zip(numbers, each.document.chunks, each.contents, strict=True)
     ]
-    if rows:
-        connection.execute(insert(chunks), rows)
 
 
 def _check_chunks(new: NewDocument) -> None:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
+from index.catalogue import named_blobs, named_segments
 from index.database import Database
 from index.errors import Busy, Damaged
 from index.files import Folder, Vanished
@@ -80,20 +81,32 @@ class Core:
         garbage = Garbage()
         with self.database.locked():
             self.folder.fresh.clear()
-            with self.database.transaction() as connection:
-                try:
-                    yield connection, garbage
-                except BaseException:
-                    # No COMMIT was tried, so no row will ever name these. After a failed COMMIT
-                    # they stay: the log may hold it after all, and the next start knows.
-                    self.folder.discard_fresh()
-                    raise
-            self.folder.remove(self.folder.segments, garbage.segments)
-            self.folder.remove(self.folder.blobs, garbage.blobs)
-            self.texts.forget(garbage.texts)
-            for store in garbage.stores:
-                self.vectors.forget(store)
-                self.memories.forget(store)
+            try:
+                with self.database.transaction() as connection:
+                    try:
+                        yield connection, garbage
+                    except BaseException:
+                        # No COMMIT was tried, so no row will ever name these.
+                        self.folder.discard_fresh()
+                        raise
+            except BaseException:
+                # A COMMIT that failed may lie in the log all the same: what it names waits
+                # until a later one has succeeded, and taken its place.
+                self.folder.suspects += self.folder.fresh
+                raise
+            self._clean(garbage)
+
+    def _clean(self, garbage: Garbage) -> None:
+        if self.folder.suspects:
+            with self.database.read() as connection:
+                named = named_segments(connection) | named_blobs(connection)
+            self.folder.discard_suspects(named)
+        self.folder.remove(self.folder.segments, garbage.segments)
+        self.folder.remove(self.folder.blobs, garbage.blobs)
+        self.texts.forget(garbage.texts)
+        for store in garbage.stores:
+            self.vectors.forget(store)
+            self.memories.forget(store)
 
     def now(self) -> int:
         """Give the time in whole Unix seconds."""

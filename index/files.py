@@ -10,7 +10,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +64,8 @@ class Folder:
         self.blobs = root / "blobs"
         self.fresh: list[Path] = []
         """Files published by the transaction that now holds the writer lock."""
+        self.suspects: list[Path] = []
+        """Files published by transactions whose COMMIT failed."""
         with storage_errors(f"create the data folder {str(root)!r}"):
             for folder in (root, self.segments, self.blobs, root / "tmp"):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -121,6 +123,14 @@ class Folder:
     def discard_temporary(self, temporary: str) -> None:
         """Remove a temporary file that is not wanted after all."""
         (self.tmp / temporary).unlink(missing_ok=True)
+
+    def discard_suspects(self, named: Set[str]) -> None:
+        """Unlink what failed commits have published and no row names after a later commit."""
+        for path in self.suspects:
+            if path.name not in named:
+                with suppress(OSError):
+                    path.unlink()
+        self.suspects.clear()
 
     def discard_fresh(self) -> None:
         """Unlink what the present transaction has published, since it is given up."""

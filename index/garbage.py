@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from index import commits
 from index.blobs import release_abandoned
+from index.catalogue import named_blobs, named_segments
 from index.core import Core
-from index.schema import blobs, memory_segments, stores, vector_segments
+from index.schema import stores
 from index.terms import RULE
 
 
@@ -31,14 +32,3 @@ def collect(core: Core) -> None:
         for session in os.listdir(core.folder.root / "tmp"):
             if not core.folder.is_living(session):
                 shutil.rmtree(core.folder.root / "tmp" / session, ignore_errors=True)
-
-
-def named_segments(connection: Connection) -> set[str]:
-    """Give the names of all segment files that a row names."""
-    names = set(connection.execute(select(vector_segments.c.name)).scalars())
-    return names | set(connection.execute(select(memory_segments.c.name)).scalars())
-
-
-def named_blobs(connection: Connection) -> set[str]:
-    """Give the names of all blob files that a row names."""
-    return {sha.hex() for sha in connection.execute(select(blobs.c.sha)).scalars()}

@@ -9,7 +9,7 @@ import pytest
 
 pytest.register_assert_rewrite("tests.store.making", "tests.store.crashing")
 
-from index import Index
+from index import Index  # noqa: E402
 
 
 @pytest.fixture
