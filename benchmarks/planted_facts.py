@@ -98,7 +98,7 @@ def _ask(graft: Graft, store_id: str, fact: Fact, mode: Mode) -> Reply:
             messages=({"role": "user", "content": fact.question},),
             stores=() if mode == "none" else (store_id,),
             mode=mode,
-            search=SearchWish(k=3),
+            search=SearchWish(k=1),
             decoding=Decoding(max_tokens=MAX_TOKENS),
         )
     )

@@ -223,7 +223,8 @@ class Demo:
         self._console.print(legend(answered, colours=self._console.is_terminal))
 
     def _quotes(self, quotes: Sequence[Quote]) -> None:
-        for quote in quotes:
+        """Print each quoted span once, however many sentences of the answer rest on it."""
+        for quote in {(q.document, q.start, q.end): q for q in quotes}.values():
             place = f"page {quote.page}" if quote.page else " > ".join(quote.headings) or "text"
             words = " ".join(quote.quote.split())
             self._say(f"  [{quote.number}] “{words}”")
@@ -282,10 +283,7 @@ def default_sources(data_dir: Path) -> list[SourceFile]:
     from ingestion import SourceFile
 
     pages = [PAGES / f"{name}.md" for name in PAGE_NAMES if (PAGES / f"{name}.md").is_file()]
-    pages += sorted((PAGES / "decisions").glob("*.md"))
-    sources = [
-        SourceFile(name=f"docs/{page.relative_to(PAGES).as_posix()}", path=page) for page in pages
-    ]
+    sources = [SourceFile(name=f"docs/{page.name}", path=page) for page in pages]
     folder = data_dir / "packages"
     folder.mkdir(parents=True, exist_ok=True)
     for name in PACKAGES:

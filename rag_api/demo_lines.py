@@ -27,13 +27,21 @@ def shares(answered: Answered) -> list[dict[str, float]]:
     return found
 
 
+def strongest(by_document: dict[str, float]) -> str | None:
+    """Name the document that moved a token most, if it moved it enough to be shown."""
+    document = max(by_document, key=lambda name: by_document[name], default=None)
+    if document is None or by_document[document] < MARKED_SHARE:
+        return None
+    return document
+
+
 def letters(answered: Answered) -> dict[str, str]:
-    """Give each document that moved a token its letter, the strongest first."""
+    """Give each document that is shown on the line its letter, the one with most share first."""
     total: dict[str, float] = {}
-    for by_document in shares(answered):
-        for document, share in by_document.items():
-            if share >= MARKED_SHARE:
-                total[document] = total.get(document, 0.0) + share
+    for token, by_document in zip(answered.tokens, shares(answered), strict=True):
+        document = strongest(by_document)
+        if document is not None and token.text.strip():
+            total[document] = total.get(document, 0.0) + by_document[document]
     ranked = sorted(total, key=lambda document: -total[document])
     return {document: chr(ord("A") + i % 26) for i, document in enumerate(ranked)}
 
@@ -45,15 +53,15 @@ def moved_line(answered: Answered, *, colours: bool) -> Text:
     line = Text("  ")
     for token, by_document in zip(answered.tokens, shares(answered), strict=True):
         text = token.text.replace("\n", " ")
-        document = max(by_document, key=lambda name: by_document[name], default=None)
-        if document is None or by_document[document] < MARKED_SHARE or document not in names:
+        document = strongest(by_document)
+        if document is None or not text.strip():
             line.append(text)
             continue
         share = by_document[document]
         colour = COLOURS[order.index(document) % len(COLOURS)]
-        style = f"bold reverse {colour}" if share >= STRONG_SHARE else f"{colour} underline"
         if colours:
-            line.append(text, style=style)
+            strong = f"bold reverse {colour}"
+            line.append(text, style=strong if share >= STRONG_SHARE else f"{colour} underline")
         else:
             line.append(f"{text}‹{names[document]} {share:.0%}›")
     return line
@@ -61,18 +69,11 @@ def moved_line(answered: Answered, *, colours: bool) -> Text:
 
 def legend(answered: Answered, *, colours: bool) -> Text:
     """Say which colour or letter is which document, and how strong its strongest share was."""
-    names = letters(answered)
-    strongest = {
-        document: max(by_document.get(document, 0.0) for by_document in shares(answered))
-        for document in names
-    }
     line = Text("  ")
-    for number, (document, letter) in enumerate(names.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        line.append(
-            f"{letter} {document} (up to {strongest[document]:.0%})  ",
-            style=colour if colours else "",
-        )
-    if not names:
+    for number, (document, letter) in enumerate(letters(answered).items()):
+        highest = max(by_document.get(document, 0.0) for by_document in shares(answered))
+        style = COLOURS[number % len(COLOURS)] if colours else ""
+        line.append(f"{letter} {document} (up to {highest:.0%})  ", style=style)
+    if not line.plain.strip():
         line.append(f"no token owes {MARKED_SHARE:.0%} of its probability to a document")
     return line
