@@ -140,7 +140,8 @@ class ModelCache:
         from backbone import conversion
 
         for left in self.folder.glob(f"{_PREFIX}{wanted.key}-*"):
-            shutil.rmtree(left)  # we hold the lock: its maker is dead
+            # We hold the lock, so its maker is dead; a pip that it left behind may still write.
+            shutil.rmtree(left, ignore_errors=True)
         if target.exists():
             shutil.rmtree(target)
         work = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{wanted.key}-", dir=self.folder))

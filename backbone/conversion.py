@@ -84,11 +84,15 @@ def _fetch_hub(source: ModelSource, folder: Path, progress: Progress) -> None:
     import httpx
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    from huggingface_hub.utils import tqdm as hub_bars  # type: ignore[attr-defined]
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
 
     folder.mkdir()
-    had_bars = not hub_bars.are_progress_bars_disabled()
-    hub_bars.disable_progress_bars()
+    had_bars = not are_progress_bars_disabled()
+    disable_progress_bars()
     try:
         with watched(folder, f"download {source.location}", 0, progress):
             snapshot_download(
@@ -106,7 +110,7 @@ def _fetch_hub(source: ModelSource, folder: Path, progress: Progress) -> None:
         ) from error
     finally:
         if had_bars:
-            hub_bars.enable_progress_bars()
+            enable_progress_bars()
     shutil.rmtree(folder / ".cache", ignore_errors=True)
 
 

@@ -39,7 +39,7 @@ class CrossEncoderModel:
         self._tokenizer = model.tokenizer
         self._plain = PlainTokenizer.copy(self._tokenizer.backend_tokenizer)
         self.max_tokens = int(
-            min(model.max_length or 512, self._model.config.max_position_embeddings)
+            min(model.max_seq_length or 512, self._model.config.max_position_embeddings)
         )
         """The most tokens of query, passage and special tokens together."""
         self.fingerprint = fingerprints.combine(

@@ -26,6 +26,7 @@ from index.errors import InvalidInput, ModelError
 from index.records import FloatArray, Progress, no_progress
 
 BATCH_SIZE = 32
+PROBE = "A probe, 探测。"
 STATIC_MAX_TOKENS = 1 << 20
 """Static embedders have no limit of their own; this keeps the number finite."""
 
@@ -45,13 +46,16 @@ class Embedder:
         self.name = name
         self._model = model.eval().requires_grad_(False)
         self._tokenizer, self._is_static, self._pad_id = _tokenizer_of(model)
-        self._plain = PlainTokenizer.adopt(self._tokenizer)
         self._prefixes = _prefixes_of(model)
+        # Before the tokenizer is adopted: this call switches padding on in the shared Rust object.
+        expected = _prepared_ids(model, self._prefixes.passage)
+        self._plain = PlainTokenizer.adopt(self._tokenizer)
         self.dimension: int = int(model.get_embedding_dimension() or 0)
         self._limit: int = STATIC_MAX_TOKENS if self._is_static else int(model.max_seq_length)
         overhead = self._plain.count(self._prefixes.passage) + len(self._tokenizer.encode("").ids)
         self.max_tokens: int = self._limit - (0 if self._is_static else overhead)
         """The most tokens of a passage, prefix and special tokens taken off."""
+        self._check_preparation(expected)
         self.fingerprint: str = fingerprints.combine(
             kind="embedder",
             weights=identity.weights,
@@ -119,6 +123,15 @@ class Embedder:
         """Give the code points `[start, end)` of each token, ascending; blanks may lie between."""
         return self._plain.raw_spans(text)
 
+    def _check_preparation(self, expected: Sequence[int]) -> None:
+        """Compare our ids of PROBE with sentence-transformers'. Raises ModelError for others."""
+        ours = self._ids([PROBE], self._prefixes.passage)[0]
+        if ours != expected:
+            raise ModelError(
+                f"{self.name!r} prepares texts in a way that Graft does not know (expected ids "
+                f"{expected[:8]} …, came {ours[:8]} …); does its tokenizer wrap them in a chat?"
+            )
+
     def _windows(self, text: str) -> list[str]:
         spans = self.token_spans(text)
         room = self.max_tokens
@@ -172,6 +185,11 @@ def _tokenizer_of(model: SentenceTransformer) -> tuple[Tokenizer, bool, int]:
             f"expected a fast tokenizer (it knows offsets), came {type(tokenizer).__name__}"
         )
     return backend, is_static, 0 if is_static else int(tokenizer.pad_token_id or 0)
+
+
+def _prepared_ids(model: SentenceTransformer, prefix: str) -> list[int]:
+    ids: Tensor = model.preprocess([PROBE], prompt=prefix or None)["input_ids"]
+    return [int(i) for i in ids.flatten()]
 
 
 def _prefixes_of(model: SentenceTransformer) -> Prefixes:

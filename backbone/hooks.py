@@ -22,6 +22,8 @@ from torch import Tensor, nn
 
 from index.errors import ModelError
 
+_ADVICE = "token memory needs a transformer (recurrent models have no MLP to take keys from)"
+
 
 @dataclass(frozen=True, slots=True)
 class Hook:
@@ -41,7 +43,7 @@ def find_mlp(model: nn.Module) -> Hook:
     if not blocks:
         raise ModelError(
             f"expected a stack of blocks with attention in {type(model).__name__}, found none; "
-            "token memory needs a transformer (recurrent models have no MLP to take keys from)"
+            f"{_ADVICE}"
         )
     name, stack = max(blocks, key=lambda item: len(item[1]))
     for child_name, child in stack[-1].named_children():
@@ -49,7 +51,7 @@ def find_mlp(model: nn.Module) -> Hook:
             return Hook(f"{name}.{len(stack) - 1}.{child_name}:input", child)
     raise ModelError(
         f"expected an MLP in the last block of {type(model).__name__} ({name}), found only "
-        f"{[child_name for child_name, _ in stack[-1].named_children()]}"
+        f"{[child_name for child_name, _ in stack[-1].named_children()]}; {_ADVICE}"
     )
 
 

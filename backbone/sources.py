@@ -65,15 +65,24 @@ def resolve(name_or_source: str) -> ModelSource:
         if match is None:
             raise ModelError(f"expected hf:organisation/name@revision, came {name_or_source!r}")
         return ModelSource("hf", match["name"], match["revision"] or "main")
-    path = Path(name_or_source).expanduser()
-    if path.is_dir():
-        return ModelSource("folder", str(path.resolve()))
-    if path.is_file() and path.suffix == ".gguf":
-        return ModelSource("gguf", str(path.resolve()))
+    if local := _local(name_or_source):
+        return local
     raise ModelError(
         f"unknown model {name_or_source!r}: expected one of {sorted(STARTER_MODELS)}, "
         "pypi:package==version, hf:organisation/name@revision, a folder or a .gguf file"
     )
+
+
+def _local(text: str) -> ModelSource | None:
+    try:
+        path = Path(text).expanduser().resolve()
+        if path.is_dir():
+            return ModelSource("folder", str(path))
+        if path.is_file() and path.suffix == ".gguf":
+            return ModelSource("gguf", str(path))
+    except (OSError, RuntimeError, ValueError):  # no path at all: too long, "~nobody", a zero byte
+        return None
+    return None
 
 
 def _starter(recipe: Recipe) -> ModelSource:

@@ -71,7 +71,8 @@ class PlainTokenizer:
         """Give ids and spans that together cover every code point of the text.
 
         Pieces of one character (bytes of an emoji) all have that character's span; code points
-        that the tokenizer's normaliser swallowed belong to the token before them.
+        that give no token (swallowed by the normaliser, or of bytes that the vocabulary lacks)
+        belong to the token before them. A text of nothing else has no tokens.
         """
         raw = self._encode(text)
         return Tokens(raw.ids, covering(raw.spans, len(text)))
