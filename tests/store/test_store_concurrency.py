@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -31,7 +32,7 @@ def in_threads(work: list) -> list[BaseException]:
     def guarded(act) -> None:
         try:
             act()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 (handed to the test)
             errors.append(error)
 
     threads = [threading.Thread(target=guarded, args=(act,)) for act in work]
@@ -240,3 +241,41 @@ def test_memory_grows_and_shrinks_without_reading_any_segment_twice(
         np.testing.assert_array_equal(
             view.values[view.document_of == owner], [ord(c) for c in text[1:]]
         )
+
+
+DELETER = """
+import os, signal, sys
+from pathlib import Path
+import index.commits
+from index import Index
+from index.files import Folder
+def die(*_args, **_options):
+    os.kill(os.getpid(), signal.SIGKILL)
+opened = Index.open(Path(sys.argv[1]))
+store = opened.get_store("s", tenant="t")
+if sys.argv[2] == "before the commit":
+    index.commits.bury = die
+else:
+    Folder.remove = die
+opened.delete_documents(store.id, [f"d{i}" for i in range(20)])
+"""
+
+
+@pytest.mark.parametrize("moment", ["before the commit", "after the commit"])
+def test_d5_a_delete_that_was_killed_in_the_middle_resumes_and_ends(data_dir: Path, moment: str):
+    texts = {f"d{i}": words for i, words in enumerate(sentences(30))}
+    with Index.open(data_dir) as index:
+        store = make_store(index)
+        commit(index, store, *(make_document(name, text) for name, text in texts.items()))
+        remember(index, store)
+    command = [sys.executable, "-c", DELETER, str(data_dir), moment]
+    killed = subprocess.run(command, env=child_environment(), cwd=ROOT, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    left = {name: text for name, text in texts.items() if int(name[1:]) >= 20}
+    with Index.open(data_dir) as index:
+        assert index.check() == []
+        assert_serves(index, store, texts if moment == "before the commit" else left)
+        index.delete_documents(store.id, [f"d{i}" for i in range(20)])
+        assert_serves(index, store, left)
+        assert len(index.memory(store.id, BACKBONE).documents) == 10
+        assert index.check() == []

@@ -33,7 +33,7 @@ def kill_rounds(tmp_path: Path, rounds: int, *options: str) -> None:
 
 @pytest.mark.slow
 def test_sigkill_at_random_moments_loses_nothing_acknowledged(tmp_path: Path):
-    kill_rounds(tmp_path, 10)
+    kill_rounds(tmp_path, 8)
 
 
 @pytest.mark.slow

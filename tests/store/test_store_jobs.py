@@ -1,4 +1,4 @@
-"""The job queue: leases, retries, cancelling, dead letters; and stores and files as a tenant sees."""
+"""The job queue: leases, retries, cancelling, dead letters; stores and files by tenant."""
 
 from __future__ import annotations
 
