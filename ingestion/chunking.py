@@ -5,6 +5,7 @@ space at a chunk's ends belongs to no chunk (but a line of code keeps its indent
 the embedder's limit are lowered to it, so nothing is ever cut in silence (M3): what stands around a
 chunk's words when it is embedded (headings, caption, header row) takes at most five eighths of
 the limit, by design, and is shortened before the words are: its own words are in other chunks.
+`num_tokens` counts tokens of the whole text's tokenisation; the limit itself is checked exactly.
 Knows nothing of files or of vectors.
 """
 
@@ -109,7 +110,32 @@ class StructureSplitter:
         )
         starts: list[int] = ends.tolist()
         chunks = [self._chunk(units, run, starts) for run in packer.runs()]
-        return [part for chunk in chunks if chunk for part in self._fitted(chunk)]
+        result: list[Chunk] = []
+        for chunk in chunks:
+            if chunk is not None:
+                result += self._after(result[-1] if result else None, chunk)
+        return result
+
+    def _after(self, last: Chunk | None, chunk: Chunk) -> list[Chunk]:
+        """Fit a chunk; where halves would lie within the last one, its overlap is given up."""
+        parts = self._fitted(chunk)
+        if last is None or chunk.start >= last.end:
+            return parts
+        if len(parts) == 1 and chunk.start > last.start:
+            return parts
+        rest = trim(self._text, last.end, chunk.end)
+        if rest is None:
+            return []
+        return self._fitted(self._moved(chunk, rest))
+
+    def _moved(self, chunk: Chunk, span: Span) -> Chunk:
+        return replace(
+            chunk,
+            start=span.start,
+            end=span.end,
+            num_tokens=self._tokens.count(span.start, span.end),
+            page=page_of(self._parsed.page_starts, span.start),
+        )
 
     def _fitting_units(self) -> list[Unit]:
         """Cut the text into units none of which is larger than a chunk may be.
@@ -221,14 +247,7 @@ class StructureSplitter:
             part
             for half in halves
             if half is not None
-            for part in self._fitted(
-                replace(
-                    chunk,
-                    start=half.start,
-                    end=half.end,
-                    num_tokens=self._tokens.count(half.start, half.end),
-                )
-            )
+            for part in self._fitted(self._moved(chunk, half))
         ]
 
     def _around(self, chunk: Chunk) -> int:

@@ -84,7 +84,9 @@ def test_m3_what_is_embedded_never_exceeds_the_embedder(
 def test_chunks_hold_at_most_the_size_asked_for(text: str, size: int) -> None:
     counting = WordCounting()
     for chunk in cut(text, size, size // 4):
-        assert counting.count_tokens(text[chunk.start : chunk.end]) <= size
+        assert chunk.num_tokens <= size
+        # A word beyond 16 characters a token may be cut; alone, its second part counts again.
+        assert counting.count_tokens(text[chunk.start : chunk.end]) <= size + 1
 
 
 def test_m3_a_needle_at_the_end_of_a_long_text_is_in_a_chunk_that_fits() -> None:
