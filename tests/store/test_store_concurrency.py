@@ -17,6 +17,7 @@ from tests.store.crashing import ROOT, child_environment
 from tests.store.making import (
     BACKBONE,
     FINGERPRINT,
+    assert_serves,
     commit,
     make_document,
     make_store,
