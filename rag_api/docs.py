@@ -80,7 +80,7 @@ def _body(name: str, schema: Mapping[str, Any]) -> list[str]:
         f"| {_default(value)} | {value.get('description', '')} |"
         for key, value in schema.get("properties", {}).items()
     ]
-    return lines + ["| key | type | default | |", "| --- | --- | --- | --- |", *rows, ""]
+    return [*lines, "| key | type | default | |", "| --- | --- | --- | --- |", *rows, ""]
 
 
 def _default(schema: Mapping[str, Any]) -> str:

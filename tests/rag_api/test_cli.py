@@ -13,6 +13,7 @@ import pytest
 from rag_api.cli import sources
 from tests.rag_api.api_server import environment
 
+pytestmark = pytest.mark.slow  # each command is a process that loads torch
 TEXT = "# Limits\n\nThe Zorbex pump moves ten litres a minute. 它建于的里雅斯特。\n"
 
 
