@@ -55,7 +55,9 @@ class Store:
             chunking={"size": 256, "overlap": 32, "splitter": "structure"},
         )
         sources = [SourceFile(name=path.name, path=path) for path in paths]
-        Pipeline(self.index, self.embedder, ParseLimits()).ingest(store.id, sources)
+        pipeline = Pipeline(self.index, self.embedder, ParseLimits())
+        pipeline.ingest(store.id, sources)
+        pipeline.close()
         return store
 
     def _flat(self) -> faiss.Index:
