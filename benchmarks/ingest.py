@@ -22,7 +22,7 @@ from ingestion import ParseLimits, Pipeline, SourceFile
 from reporting import Measured, Paired, interleaved, models_folder, say
 
 EMBEDDER = "minilm"
-CHUNKING = {"size": 256, "overlap": 32, "splitter": "structure"}
+CHUNKING: dict[str, int | str] = {"size": 256, "overlap": 32, "splitter": "structure"}
 SEED = 7
 QUICK_DOCUMENTS = 24
 BATCH = 32
