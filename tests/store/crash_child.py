@@ -94,7 +94,7 @@ def write_rows_first() -> None:
         return written
 
     def remove(self: Folder, folder: Path, names) -> None:
-        time.sleep(0.02)
+        time.sleep(0.3)
         for owner, name, parts in late:
             (owner.segments / name).write_bytes(b"".join(parts))
         late.clear()
