@@ -15,6 +15,7 @@ from pathlib import Path
 from index import Index
 from index.errors import (
     Cancelled,
+    Conflict,
     Damaged,
     FingerprintMismatch,
     GraftError,
@@ -86,12 +87,17 @@ class Pipeline:
         *,
         progress: Progress = no_progress,
         cancelled: Callable[[], bool] = _never,
+        during_job: str | None = None,
+        worker: str | None = None,
     ) -> list[Outcome]:
         """Ingest files; one outcome a source, in order.
 
         After `cancelled()` turns true the run ends within about two seconds: what is committed
-        stays, the outcomes of the rest are failed with Cancelled. Raises NotFound for an unknown
-        store and FingerprintMismatch where another embedder made its vectors (M1, M2).
+        stays, the outcomes of the rest are failed with Cancelled. The same happens where
+        `during_job` is no longer running (leased to `worker`): each commit looks in its own
+        transaction, so a delete that cancels the job is never overtaken by it. Raises NotFound
+        for an unknown store and FingerprintMismatch where another embedder made its vectors
+        (M1, M2).
         """
         with self._index.view(store_id) as view:
             store = view.store
@@ -102,8 +108,17 @@ class Pipeline:
                 f"({self._embedder.fingerprint[:12]}); run `graft reindex --store {store.name}` or "
                 "load the store's embedder"
             )
-        run = _Run(self._index, self._embedder, self._parser, self._embedding, store)
+        lease = _Lease(during_job, worker)
+        run = _Run(self._index, self._embedder, self._parser, self._embedding, store, lease)
         return run.all(list(sources), progress, cancelled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """The job that a run belongs to, if any, and who holds it."""
+
+    job: str | None
+    worker: str | None
 
 
 class _Run:
@@ -116,7 +131,9 @@ class _Run:
         parser: Parser,
         embedding: SlicedEmbedding,
         store: StoreRecord,
+        lease: _Lease,
     ) -> None:
+        self._lease = lease
         self._index = index
         self._embedder = embedder
         self._parser = parser
@@ -220,15 +237,27 @@ class _Run:
                 )
                 for prepared in batch
             ]
-            records = self._index.commit_documents(
-                self._store.id, documents, embedder_fingerprint=self._embedder.fingerprint
-            )
+            records = self._commit(documents)
         except (InvalidInput, Damaged) as error:
             self._divide(batch, error, progress, cancelled)
             return
         for prepared, record in zip(batch, records, strict=True):
             self._note(prepared, record)
         progress("commit", len(self._outcomes), len(self._outcomes) + len(self._waiting), "files")
+
+    def _commit(self, documents: Sequence[NewDocument]) -> list[DocumentRecord]:
+        try:
+            return self._index.commit_documents(
+                self._store.id,
+                documents,
+                embedder_fingerprint=self._embedder.fingerprint,
+                during_job=self._lease.job,
+                worker=self._lease.worker,
+            )
+        except Conflict as error:
+            if self._lease.job is None or isinstance(error, FingerprintMismatch):
+                raise
+            raise Cancelled(f"the job is no longer running here: {error.message}") from error
 
     def _divide(
         self,

@@ -160,11 +160,16 @@ class Worker:
                 )
             )
         made = self._graft.documents.ingest(
-            store, sources, progress=heart.progress, cancelled=heart.cancelled
+            store,
+            sources,
+            progress=heart.progress,
+            cancelled=heart.cancelled,
+            during_job=job.id,
+            worker=self.name,
         )
         for item, outcome in zip(items, made, strict=True):
             outcomes[item["file_id"]] = outcome_json(outcome)
-        if heart.lost():
+        if heart.cancelled() or any(isinstance(o.error, Cancelled) for o in made):
             raise Cancelled("the job was cancelled")
         return self._after_ingest(job, outcomes)
 

@@ -3,6 +3,7 @@
 from retriever.abstention import abstention, is_abstention
 from retriever.answerability import ABSTAIN_BELOW, CITE_BELOW, answerability
 from retriever.citations import Citation, Cited, resolve
+from retriever.condensing import Excerpt, condense
 from retriever.extractive import Extractive, answer
 from retriever.prompting import Prompt, build_prompt
 from retriever.searching import Reranker, Retriever
@@ -13,6 +14,7 @@ __all__ = [
     "CITE_BELOW",
     "Citation",
     "Cited",
+    "Excerpt",
     "Extractive",
     "Prompt",
     "Reranker",
@@ -22,6 +24,7 @@ __all__ = [
     "answer",
     "answerability",
     "build_prompt",
+    "condense",
     "is_abstention",
     "resolve",
 ]

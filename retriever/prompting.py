@@ -68,9 +68,12 @@ def build_prompt(
     budget_tokens: int,
     history: Sequence[Message] = (),
     abstain: bool = False,
+    shown: Mapping[int, str] | None = None,
 ) -> Prompt:
     """Number passages into a prompt of at most `budget_tokens` tokens, template included.
 
+    `shown` gives, by chunk id, the words to print instead of a passage's whole text (excerpts
+    made by `condense`); the passage stays whole in `numbered`, and is dropped rather than cut.
     Passages come in the order given, best first. One that does not fit is cut at a sentence's end
     if at least a third of it fits, and is dropped otherwise; nothing after a passage that did not
     fit is tried, so that a worse passage never displaces a better one. Older turns of history are
@@ -79,48 +82,70 @@ def build_prompt(
     """
     if not question.strip():
         raise InvalidInput("expected a question; got an empty one", param="question")
-    turns = [dict(turn) for turn in history]
-    fixed = _count(question, (), turns, abstain, model)
-    while fixed > budget_tokens and turns:
-        turns.pop(0)
-        fixed = _count(question, (), turns, abstain, model)
+    draft = _Draft(question, [dict(turn) for turn in history], abstain, shown or {}, model)
+    fixed = draft.count(())
+    while fixed > budget_tokens and draft.turns:
+        draft.turns.pop(0)
+        fixed = draft.count(())
     if fixed > budget_tokens:
         raise InvalidInput(
             f"the question alone needs {fixed} tokens and the budget is {budget_tokens}; "
             "ask a shorter question or allow more tokens",
             param="budget_tokens",
         )
-    numbered, num_cut = _fill(question, passages, turns, abstain, model, budget_tokens)
-    messages = _messages(question, numbered, turns, abstain)
+    numbered, num_cut = _fill(draft, passages, budget_tokens)
+    messages = draft.messages(numbered)
     return Prompt(
         messages=messages,
         numbered=tuple(numbered),
         num_tokens=len(model.chat(messages)),
         num_dropped=len(passages) - len(numbered),
         num_cut=num_cut,
-        num_dropped_turns=len(history) - len(turns),
+        num_dropped_turns=len(history) - len(draft.turns),
     )
 
 
+@dataclass(slots=True)
+class _Draft:
+    """A prompt without its passages."""
+
+    question: str
+    turns: list[Message]
+    abstain: bool
+    shown: Mapping[int, str]
+    model: ChatModel
+
+    def count(self, passages: Sequence[Passage]) -> int:
+        return len(self.model.chat(self.messages(passages)))
+
+    def messages(self, passages: Sequence[Passage]) -> tuple[Message, ...]:
+        language = language_of(self.question)
+        instruction = _INSTRUCTIONS[language]
+        if self.abstain:
+            instruction += _ABSTAIN[language] + abstention(self.question)
+        data = "\n\n".join(self._block(n, passage) for n, passage in enumerate(passages, start=1))
+        asked = _QUESTION[language] + self.question
+        content = "\n\n".join(filter(None, (data, instruction, asked)))
+        return (*self.turns, {"role": "user", "content": content})
+
+    def _block(self, number: int, passage: Passage) -> str:
+        words = self.shown.get(passage.chunk_id, passage.text).strip()
+        return "\n".join(filter(None, (f"[{number}] {passage.document}", passage.context, words)))
+
+
 def _fill(
-    question: str,
-    passages: Sequence[Passage],
-    turns: Sequence[Message],
-    abstain: bool,
-    model: ChatModel,
-    budget_tokens: int,
+    draft: _Draft, passages: Sequence[Passage], budget_tokens: int
 ) -> tuple[list[Passage], int]:
     """Take passages while they fit; give them, and how many were cut (0 or 1)."""
     numbered: list[Passage] = []
     for passage in passages:
-        if _count(question, [*numbered, passage], turns, abstain, model) <= budget_tokens:
+        if draft.count([*numbered, passage]) <= budget_tokens:
             numbered.append(passage)
             continue
+        if passage.chunk_id in draft.shown:
+            break
         cut = _cut_to_fit(
-            passage,
-            lambda shorter: (
-                _count(question, [*numbered, shorter], turns, abstain, model) <= budget_tokens
-            ),
+            passage, lambda shorter: draft.count([*numbered, shorter]) <= budget_tokens
         )
         if cut is not None:
             return [*numbered, cut], 1
@@ -144,30 +169,3 @@ def _cut_to_fit(passage: Passage, fits: Callable[[Passage], bool]) -> Passage | 
 
 def _shortened(passage: Passage, length: int) -> Passage:
     return dataclasses.replace(passage, text=passage.text[:length], end=passage.start + length)
-
-
-def _count(
-    question: str,
-    passages: Sequence[Passage],
-    turns: Sequence[Message],
-    abstain: bool,
-    model: ChatModel,
-) -> int:
-    return len(model.chat(_messages(question, passages, turns, abstain)))
-
-
-def _messages(
-    question: str, passages: Sequence[Passage], turns: Sequence[Message], abstain: bool
-) -> tuple[Message, ...]:
-    language = language_of(question)
-    instruction = _INSTRUCTIONS[language]
-    if abstain:
-        instruction += _ABSTAIN[language] + abstention(question)
-    data = "\n\n".join(_block(number, p) for number, p in enumerate(passages, start=1))
-    content = "\n\n".join(filter(None, (data, instruction, _QUESTION[language] + question)))
-    return (*turns, {"role": "user", "content": content})
-
-
-def _block(number: int, passage: Passage) -> str:
-    head = f"[{number}] {passage.document}"
-    return "\n".join(filter(None, (head, passage.context, passage.text.strip())))

@@ -159,14 +159,11 @@ class Answers:
     # ---- before the first token
 
     def _passages(self, plan: Plan) -> list[Passage]:
-        question, wish = plan.question, plan.question.search
-        if wish.k is None and plan.mode != "extractive":
-            wish = replace(wish, k=self._graft.settings.generation.prompt_passages)
         return self._graft.searches.search(
             plan.asked,
             [store.id for store in plan.stores],
-            tenant=question.tenant,
-            wish=wish,
+            tenant=plan.question.tenant,
+            wish=plan.question.search,
         )
 
     def _instant(self, plan: Plan, found: Sequence[Passage]) -> Instant | None:
@@ -237,22 +234,44 @@ class Answers:
             return replace(plan, prompt=ids)
         from retriever import build_prompt
 
+        passages, shown = self._excerpts(plan, found)
         prompt = build_prompt(
             plan.asked,
-            found,
+            passages,
             model=model,
             budget_tokens=budget,
             history=plan.question.messages[:-1],
             abstain=plan.question.abstain,
+            shown=shown,
         )
-        left_out = len(found) - len(prompt.numbered)
-        warning = f"{left_out} of {len(found)} passages did not fit into the prompt"
+        left_out = len(passages) - len(prompt.numbered)
+        warning = f"{left_out} of {len(passages)} passages did not fit into the prompt"
         return replace(
             plan,
             prompt=tuple(model.chat(prompt.messages)),
             passages=tuple(prompt.numbered),
             warnings=(warning,) if left_out else (),
         )
+
+    def _excerpts(
+        self, plan: Plan, found: Sequence[Passage]
+    ) -> tuple[Sequence[Passage], dict[int, str]]:
+        """Choose what the prompt shows: the best sentences, or all where the settings say so."""
+        budget = self._graft.settings.generation.excerpt_tokens
+        if not budget or not found:
+            return found, {}
+        from retriever import condense
+
+        model = self._graft.model
+        excerpts = condense(
+            plan.asked,
+            found,
+            count_tokens=lambda text: len(model.encode(text)),
+            budget_tokens=budget,
+            embedder=self._graft.embedder_of(plan.stores[0]),
+        )
+        shown = {excerpt.passage.chunk_id: excerpt.shown for excerpt in excerpts}
+        return [excerpt.passage for excerpt in excerpts], shown
 
     def _max_tokens(self, question: Question) -> int:
         defaults = self._graft.settings.generation
@@ -303,7 +322,7 @@ def _cited(graft: Graft, plan: Plan, answered: Answered) -> Answered:
         return answered
     from retriever import is_abstention, resolve
 
-    cited = resolve(answered.answer, plan.passages, TextReader(graft).read)
+    cited = resolve(answered.answer, plan.passages, TextReader(graft).read, question=plan.asked)
     return replace(
         answered,
         answer=cited.answer,

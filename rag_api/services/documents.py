@@ -42,14 +42,22 @@ class Documents:
         *,
         progress: Progress = no_progress,
         cancelled: Callable[[], bool] = lambda: False,
+        during_job: str | None = None,
+        worker: str | None = None,
     ) -> list[Outcome]:
         """Parse, chunk, embed and commit; one outcome a source, in order.
 
+        With `during_job` nothing is committed once that job is no longer `worker`'s.
         Raises FingerprintMismatch where the store was made by another embedder.
         """
         self._graft.check_embedder(store)
         return self._graft.pipeline.ingest(
-            store.id, sources, progress=progress, cancelled=cancelled
+            store.id,
+            sources,
+            progress=progress,
+            cancelled=cancelled,
+            during_job=during_job,
+            worker=worker,
         )
 
     def list(
