@@ -292,3 +292,24 @@ def test_many_texts_go_in_few_calls_once_the_speed_is_known(way: Way) -> None:
     way.ingest(way.source("a.txt", words(1, 30_000)))
     assert sum(way.embedder.made) > 700
     assert len(way.embedder.made) < 60
+
+
+def test_d1_d4_a_job_cancelled_while_it_embeds_commits_nothing_afterwards(way: Way) -> None:
+    job = way.index.enqueue("ingest", tenant="acme", store_id=way.store.id, payload={})
+    assert way.index.claim_job("w", lease_s=60) is not None
+
+    def cancel_at_embedding(stage: str, done: int, total: int, unit: str) -> None:
+        if stage != "parse":
+            way.index.cancel_job(job.id, tenant="acme")
+
+    [outcome] = way.pipeline.ingest(
+        way.store.id,
+        [way.source("a.md", words(1))],
+        progress=cancel_at_embedding,
+        during_job=job.id,
+        worker="w",
+    )
+    assert isinstance(outcome.error, Cancelled)
+    assert way.index.list_documents(way.store.id) == []
+    [control] = way.ingest(way.source("a.md", words(1)))
+    assert control.status == "added"
