@@ -42,7 +42,7 @@ PACKAGES = (
 )  # fmt: skip
 QUESTIONS = (
     "What does a successful delete mean?",
-    "What does truststore do?",
+    "What is anyio?",
     "What is alembic?",
 )
 FIRST_WAVE_BYTES = 24_000
@@ -250,7 +250,9 @@ class Demo:
 
     def _say_what_comes_next(self, store: StoreRecord) -> None:
         self._rule("Ask more")
-        prefix = f"GRAFT_DATA_DIR={self._graft.settings.data_dir}"
+        folder = self._graft.settings.data_dir
+        near = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+        prefix = f"GRAFT_DATA_DIR={near}"
         self._say(f'  {prefix} .venv/bin/graft ask "your question" --store {store.name}')
         self._say(f"  {prefix} make serve        # then http://127.0.0.1:8642, OpenAI's API")
         self._say("  make demo DOCS=path/to/your/documents")
