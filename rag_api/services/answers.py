@@ -58,6 +58,11 @@ class Answering:
         """The mode in use, also where the caller left it open."""
         return self.plan.mode
 
+    @property
+    def num_passages(self) -> int | None:
+        """How many passages a marker can name; None where the prompt shows none."""
+        return len(self.plan.passages) if self.plan.mode in READS_PASSAGES else None
+
     def __iter__(self) -> Iterator[Piece]:
         for event in self._handle:
             yield self._piece(event)
@@ -104,6 +109,11 @@ class Instant:
     def mode(self) -> Mode:
         """The mode in use."""
         return self._answered.mode
+
+    @property
+    def num_passages(self) -> int | None:
+        """None: every marker is checked already."""
+        return None
 
     def __iter__(self) -> Iterator[Piece]:
         yield Piece(self._answered.answer)

@@ -104,10 +104,10 @@ class Documents:
 
     def _remove(self, store: StoreRecord, documents: Sequence[DocumentRecord]) -> None:
         files = {document.file_id for document in documents if document.file_id is not None}
-        for file_id in files:
-            self._graft.jobs.cancel_for_file(store, file_id)
+        names = [document.name for document in documents]
         if documents:
-            self._graft.index.delete_documents(store.id, [document.name for document in documents])
+            self._graft.jobs.cancel_for(store, files, names)  # a newer version on its way too
+            self._graft.index.delete_documents(store.id, names)
         self._graft.files.release(files, tenant=store.tenant)
 
     def reindex(self, store: StoreRecord, *, progress: Progress = no_progress) -> StoreRecord:

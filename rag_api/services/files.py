@@ -78,8 +78,17 @@ class Files:
     def delete(self, file_id: str, *, tenant: str) -> FileRecord:
         """Delete a file, and the documents that were made of it in every store."""
         record = self.get(file_id, tenant=tenant)
+        self._delete_documents(file_id, tenant)
+        try:
+            self._graft.index.delete_file(file_id, tenant=tenant)
+        except NotFound:  # two deletes at once: it is gone, which is what was asked
+            return record
+        self._delete_documents(file_id, tenant)  # what was attached until the file was gone
+        return record
+
+    def _delete_documents(self, file_id: str, tenant: str) -> None:
         for store in self._graft.stores.list(tenant=tenant):
-            self._graft.jobs.cancel_for_file(store, file_id)
+            self._graft.jobs.cancel_for(store, {file_id})
             names = [
                 document.name
                 for document in self._graft.index.list_documents(store.id)
@@ -87,18 +96,14 @@ class Files:
             ]
             if names:
                 self._graft.index.delete_documents(store.id, names)
-        try:
-            self._graft.index.delete_file(file_id, tenant=tenant)
-        except NotFound:  # two deletes at once: it is gone, which is what was asked
-            return record
-        return record
 
     def release(self, file_ids: Iterable[str], *, tenant: str) -> None:
-        """Delete files that no document of any store is made of any more."""
+        """Delete files that no document of any store is made of, or is to be made of, any more."""
         wanted = set(file_ids)
         for store in self._graft.stores.list(tenant=tenant) if wanted else []:
             listed = self._graft.index.list_documents(store.id)
             wanted -= {document.file_id for document in listed if document.file_id}
+            wanted -= self._graft.jobs.waited_for(store)
         for file_id in wanted:
             try:
                 self._graft.index.delete_file(file_id, tenant=tenant)

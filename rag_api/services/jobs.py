@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -218,25 +218,40 @@ class Jobs:
     def detach(self, store: StoreRecord, file_id: str, *, tenant: str) -> None:
         """Take a file out of a store: its job is cancelled, its document is gone on return."""
         self.stored_file(store, file_id, tenant=tenant)
-        self.cancel_for_file(store, file_id)
+        self.cancel_for(store, {file_id})
         document = self._graft.documents.by_file(store, file_id)
         if document is not None:
             self._graft.index.delete_documents(store.id, [document.name])
 
-    def cancel_for_file(self, store: StoreRecord, file_id: str) -> None:
-        """Cancel what is on its way for a file, so that a deleted file does not come back."""
+    def cancel_for(
+        self, store: StoreRecord, file_ids: Collection[str], names: Collection[str] = ()
+    ) -> None:
+        """Cancel what is on its way for files or names, so that nothing deleted comes back.
+
+        The other files of a cancelled job go on in a job of their own.
+        """
         for job in self.list(tenant=store.tenant, store_id=store.id):
             items = job.payload.get("items", [])
-            if job.state in LIVE and any(item["file_id"] == file_id for item in items):
-                rest = [item for item in items if item["file_id"] != file_id]
-                self._graft.index.cancel_job(job.id, tenant=store.tenant)
-                if rest:
-                    self._graft.index.enqueue(
-                        "ingest",
-                        tenant=store.tenant,
-                        store_id=store.id,
-                        payload={"items": rest, "refused": []},
-                    )
+            rest = [i for i in items if i["file_id"] not in file_ids and i["name"] not in names]
+            if job.state not in LIVE or len(rest) == len(items):
+                continue
+            self._graft.index.cancel_job(job.id, tenant=store.tenant)
+            if rest:
+                self._graft.index.enqueue(
+                    "ingest",
+                    tenant=store.tenant,
+                    store_id=store.id,
+                    payload={"items": rest, "refused": []},
+                )
+
+    def waited_for(self, store: StoreRecord) -> set[str]:
+        """Give the files that a job of this store still has to ingest."""
+        return {
+            str(item["file_id"])
+            for job in self.list(tenant=store.tenant, store_id=store.id)
+            if job.state in LIVE
+            for item in job.payload.get("items", [])
+        }
 
     def cancel_for_store(self, store: StoreRecord) -> None:
         """Cancel everything that is on its way for a store."""

@@ -21,6 +21,7 @@ from index.errors import Cancelled, GraftError
 from rag_api.services.questions import Answered, Piece, piece_json
 from rag_api.web import problems, views
 from rag_api.web.dependencies import in_thread
+from rag_api.web.markers import MarkerFilter
 from rag_api.web.schemas import ChatRequest
 
 log = logging.getLogger("graft.web")
@@ -30,6 +31,9 @@ DONE = b"data: [DONE]\n\n"
 
 class OnItsWay(Protocol):
     """An answer that is being made."""
+
+    @property
+    def num_passages(self) -> int | None: ...
 
     def __iter__(self) -> Iterator[Piece]: ...
 
@@ -116,9 +120,13 @@ class EventStream(Response):
     async def _chunks(self) -> AsyncIterator[bytes]:
         yield self._chunk({"role": "assistant", "content": ""})
         iterator = iter(self._answering)
+        markers = MarkerFilter(self._answering.num_passages)
         while (piece := await in_thread(next, iterator, None)) is not None:
-            if piece.text or self._request.logprobs or "tokens" in self._request.include:
-                yield self._chunk({"content": piece.text}, **self._about(piece))
+            words = markers.feed(piece.text)
+            if words or self._request.logprobs or "tokens" in self._request.include:
+                yield self._chunk({"content": words}, **self._about(piece))
+        if words := markers.rest():
+            yield self._chunk({"content": words})
         answered = await in_thread(self._answering.finish)
         annotations = [views.annotation(quote, i) for i, quote in enumerate(answered.citations)]
         yield self._chunk(

@@ -108,6 +108,8 @@ def test_health_needs_no_key_and_everything_else_does(server: Server) -> None:
 class Failing:
     """An answer whose engine breaks after five tokens."""
 
+    num_passages = None
+
     def __init__(self, error: Exception) -> None:
         self.error = error
         self.is_cancelled = False

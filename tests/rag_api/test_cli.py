@@ -1,10 +1,7 @@
-"""The command line by subprocess: its JSON contracts, its spans, its exit codes."""
+"""The command line: its JSON contracts, its spans, its exit codes."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,44 +9,23 @@ import pytest
 
 from rag_api.cli import sources
 from tests.rag_api.api_server import environment
+from tests.rag_api.command_line import InItsOwn, InProcess
 
-pytestmark = pytest.mark.slow  # each command is a process that loads torch
 TEXT = "# Limits\n\nThe Zorbex pump moves ten litres a minute. 它建于的里雅斯特。\n"
-
-
-class Graft:
-    """Runs `graft` with a data folder."""
-
-    def __init__(self, variables: dict[str, str]) -> None:
-        self.variables = variables
-
-    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[bytes]:
-        done = subprocess.run(
-            [sys.executable, "-m", "rag_api.cli", *arguments],
-            env=self.variables,
-            capture_output=True,
-            timeout=240,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr.decode()
-        assert b"Traceback" not in done.stderr
-        return done
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--json").stdout)
+QUESTION = "How many litres does the Zorbex pump move?"
 
 
 @pytest.fixture(scope="module")
 def graft(
     tmp_path_factory: pytest.TempPathFactory, plain_settings: dict[str, Any]
-) -> tuple[Graft, Path]:
+) -> tuple[InProcess, Path]:
     """A store S with two documents of the same base name, their token memory built."""
     folder = tmp_path_factory.mktemp("cli")
     docs = folder / "docs"
     for name, words in (("a", TEXT), ("b", "# Tea\n\nTea is poured at four.\n")):
         (docs / name).mkdir(parents=True)
         (docs / name / "readme.md").write_text(words, encoding="utf-8")
-    run = Graft(environment(folder / "data", plain_settings))
+    run = InProcess(environment(folder / "data", plain_settings))
     report = run.json("ingest", str(docs), "--store", "S")
     assert [(o["document"], o["status"]) for o in report["outcomes"]] == [
         ("a/readme.md", "added"),
@@ -59,9 +35,28 @@ def graft(
     return run, docs
 
 
-def test_search_and_text_agree_on_every_span(graft: tuple[Graft, Path]) -> None:
+@pytest.mark.slow
+def test_the_json_contracts_hold_in_processes_of_their_own(graft: tuple[InProcess, Path]) -> None:
+    run = InItsOwn(graft[0].variables)
+    hits = run.json("search", QUESTION, "--store", "S")
+    assert hits[0]["document"] == "a/readme.md"
+    assert hits == graft[0].json("search", QUESTION, "--store", "S")
+    text = run("text", "a/readme.md", "--store", "S").stdout.decode()
+    assert text == TEXT
+    arguments = ("ask", QUESTION, "--store", "S", "--mode", "both", "--max-tokens", "8")
+    answer = run.json(*arguments)
+    here = graft[0].json(*arguments)
+    assert [answer[key] for key in ("answer", "citations")] == [
+        here[key] for key in ("answer", "citations")
+    ]
+    assert len(answer["tokens"]) == len(here["tokens"]) > 0
+    done = run("search", "x", "--store", "none", code=1)
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_search_and_text_agree_on_every_span(graft: tuple[InProcess, Path]) -> None:
     run, _ = graft
-    hits = run.json("search", "How many litres does the pump move?", "--store", "S")
+    hits = run.json("search", QUESTION, "--store", "S")
     assert hits[0]["document"] == "a/readme.md"
     for hit in hits:
         assert {"document", "start", "end", "text", "scores"} <= set(hit)
@@ -69,7 +64,9 @@ def test_search_and_text_agree_on_every_span(graft: tuple[Graft, Path]) -> None:
         assert text[hit["start"] : hit["end"]] == hit["text"]
 
 
-def test_text_prints_exactly_the_text_and_no_newline_of_its_own(graft: tuple[Graft, Path]) -> None:
+def test_text_prints_exactly_the_text_and_no_newline_of_its_own(
+    graft: tuple[InProcess, Path],
+) -> None:
     run, docs = graft
     (docs / "plain.txt").write_text("no newline at the end", encoding="utf-8")
     run("ingest", str(docs / "plain.txt"), "--store", "T", "--no-memory")
@@ -77,10 +74,11 @@ def test_text_prints_exactly_the_text_and_no_newline_of_its_own(graft: tuple[Gra
 
 
 @pytest.mark.parametrize("mode", ["both", "extractive"])
-def test_ask_prints_its_contract_with_checked_quotes(graft: tuple[Graft, Path], mode: str) -> None:
+def test_ask_prints_its_contract_with_checked_quotes(
+    graft: tuple[InProcess, Path], mode: str
+) -> None:
     run, _ = graft
-    question = "How many litres does the Zorbex pump move?"
-    answer = run.json("ask", question, "--store", "S", "--mode", mode, "--max-tokens", "8")
+    answer = run.json("ask", QUESTION, "--store", "S", "--mode", mode, "--max-tokens", "8")
     assert {"answer", "mode", "citations", "tokens"} <= set(answer)
     assert answer["mode"] == mode
     assert mode != "extractive" or answer["citations"]
@@ -94,7 +92,7 @@ def test_ask_prints_its_contract_with_checked_quotes(graft: tuple[Graft, Path], 
             assert {"document", "start", "end", "share"} == set(source)
 
 
-def test_r1_a_second_ingestion_changes_nothing(graft: tuple[Graft, Path]) -> None:
+def test_r1_a_second_ingestion_changes_nothing(graft: tuple[InProcess, Path]) -> None:
     run, docs = graft
     report = run.json("ingest", str(docs / "a"), str(docs / "b"), "--root", str(docs), "-s", "S")
     assert {outcome["status"] for outcome in report["outcomes"]} == {"unchanged"}
@@ -104,7 +102,7 @@ def test_r1_a_second_ingestion_changes_nothing(graft: tuple[Graft, Path]) -> Non
     ]
 
 
-def test_errors_are_one_line_that_says_what_to_do(graft: tuple[Graft, Path]) -> None:
+def test_errors_are_one_line_that_says_what_to_do(graft: tuple[InProcess, Path]) -> None:
     run, _ = graft
     for arguments, code, words in (
         (("search", "x", "--store", "none"), 1, b"none"),
@@ -118,7 +116,7 @@ def test_errors_are_one_line_that_says_what_to_do(graft: tuple[Graft, Path]) -> 
         assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_d1_a_deleted_document_is_gone_for_every_command(graft: tuple[Graft, Path]) -> None:
+def test_d1_a_deleted_document_is_gone_for_every_command(graft: tuple[InProcess, Path]) -> None:
     run, docs = graft
     (docs / "gone.md").write_text("The quixotic heron nests in Bellwether Lane.", encoding="utf-8")
     run("ingest", str(docs / "gone.md"), "--store", "D", "--memory")
@@ -132,11 +130,11 @@ def test_d1_a_deleted_document_is_gone_for_every_command(graft: tuple[Graft, Pat
 
 
 def test_too_many_tokens_are_counted_timed_and_left_to_a_command(
-    graft: tuple[Graft, Path],
+    graft: tuple[InProcess, Path],
 ) -> None:
     run, docs = graft
     (docs / "many.md").write_text("Words and words again. " * 40, encoding="utf-8")
-    limited = Graft({**run.variables, "GRAFT_MEMORY__AUTO_LIMIT_TOKENS": "20"})
+    limited = InProcess({**run.variables, "GRAFT_MEMORY__AUTO_LIMIT_TOKENS": "20"})
     done = limited("ingest", str(docs / "many.md"), "--store", "L")
     assert b"graft memory build --store L" in done.stderr
     assert b"tokens/s" in done.stderr
@@ -146,17 +144,17 @@ def test_too_many_tokens_are_counted_timed_and_left_to_a_command(
 
 
 def test_doctor_finds_nothing_wrong_and_v6_config_shows_no_secret(
-    graft: tuple[Graft, Path],
+    graft: tuple[InProcess, Path],
 ) -> None:
     run, _ = graft
     report = run.json("doctor")
     assert report["findings"] == []
     assert set(report["packages"]) >= {"index", "rag_api"}
-    secret = Graft({**run.variables, "GRAFT_API_KEYS": '{"sk-secret": "alice"}'})
+    secret = InProcess({**run.variables, "GRAFT_API_KEYS": '{"sk-secret": "alice"}'})
     assert b"sk-secret" not in secret("config").stdout
 
 
-def test_a_bad_file_is_reported_and_the_good_ones_are_done(graft: tuple[Graft, Path]) -> None:
+def test_a_bad_file_is_reported_and_the_good_ones_are_done(graft: tuple[InProcess, Path]) -> None:
     run, docs = graft
     folder = docs.parent / "mixed"
     folder.mkdir()
