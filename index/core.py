@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from index.catalogue import named_blobs, named_segments
 from index.database import Database
-from index.errors import Busy, Damaged
+from index.errors import Busy, Damaged, GraftError, StorageFailed
 from index.files import Folder, Vanished
 from index.memory import MemoryCache
 from index.segments import VectorCache
@@ -78,7 +78,7 @@ class Core:
 
         Under the lock, because a blob that was just deleted may be put again at once.
         """
-        garbage = Garbage()
+        garbage, is_whole = Garbage(), False
         with self.database.locked():
             self.folder.fresh.clear()
             try:
@@ -89,12 +89,27 @@ class Core:
                         # No COMMIT was tried, so no row will ever name these.
                         self.folder.discard_fresh()
                         raise
+                    is_whole = True
             except BaseException:
-                # A COMMIT that failed may lie in the log all the same: what it names waits
-                # until a later one has succeeded, and taken its place.
-                self.folder.suspects += self.folder.fresh
+                if is_whole:
+                    self._settle()
                 raise
             self._clean(garbage)
+
+    def _settle(self) -> None:
+        """After a COMMIT that failed: make sure that no restart finds it in the log after all.
+
+        The files that it names wait until a later commit has taken its place there.
+        """
+        self.folder.suspects += self.folder.fresh
+        try:
+            self.database.displace_failed_commit()
+        except GraftError as error:
+            raise StorageFailed(
+                f"a change could be neither committed nor withdrawn ({error}); the next change "
+                "that succeeds withdraws it, a restart before that may show it; repair the disk"
+            ) from error
+        self._clean(Garbage())
 
     def _clean(self, garbage: Garbage) -> None:
         if self.folder.suspects:

@@ -60,6 +60,17 @@ class Database:
         ):
             yield connection
 
+    def displace_failed_commit(self) -> None:
+        """Commit a change of nothing in the place of one whose COMMIT failed; inside `locked()`.
+
+        The pages of that one may lie whole in the write-ahead log, beyond what its index counts:
+        no reader sees them, but a restart after a crash would apply them. The next commit is
+        written over them.
+        """
+        with self.transaction() as connection:
+            mark = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+            connection.exec_driver_sql(f"PRAGMA user_version = {1 - int(mark)}")
+
     def vacuum(self) -> None:
         """Give the space of deleted rows back to the file system."""
         with self._lock.hold(), sqlite_errors(self.path):

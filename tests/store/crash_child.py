@@ -1,8 +1,10 @@
 """Run as a child process: work on a data folder without end, and log each acknowledgement.
 
-`crash_child.py DATA_DIR LOG SEED [--row-first] [--steps N]`. A line "begin JSON" is in the log
-before an operation starts, "done JSON" after it returned. `--row-first` is the negative control:
-it commits rows that name a segment before the segment is written.
+`crash_child.py DATA_DIR LOG SEED [--steps N] [--die MOMENT] [--row-first]`. A line "begin JSON" is
+in the log before an operation starts, "done JSON" after it returned. `--die` ends the process by
+SIGKILL at a moment: "published" (a segment has its name, no row names it), "committed" (a row does,
+nothing was cleaned up), "failed" (an operation was refused). `--row-first` is the negative
+control: it commits rows that name a segment before the segment is written.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ import contextlib
 import json
 import os
 import random
+import signal
 import sys
-import time
 from pathlib import Path
 
 from index import Index, StorageFailed
@@ -28,9 +30,10 @@ from tests.store.making import (
 
 def main() -> None:
     folder, log, seed = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    steps = int(sys.argv[sys.argv.index("--steps") + 1]) if "--steps" in sys.argv else 1_000_000
+    steps, moment = int(option("--steps", "1000000")), option("--die", "never")
     if "--row-first" in sys.argv:
         write_rows_first()
+    die_at(moment)
     index = Index.open(folder)
     if not index.list_stores(tenant="t"):
         make_store(index)
@@ -44,9 +47,21 @@ def main() -> None:
                 run(index, store.id, operation)
             except StorageFailed:
                 say(out, "failed", operation)
+                if moment == "failed":
+                    die()
                 continue
             say(out, "done", operation)
             remember(index, store.id)
+
+
+def option(name: str, default: str) -> str:
+    """Give the value of an option; of several, the last."""
+    pairs = zip(sys.argv, sys.argv[1:], strict=False)
+    return ([value for each, value in pairs if each == name] or [default])[-1]
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def choose(rng: random.Random, present: list[str]) -> dict[str, list[str] | dict[str, str]]:
@@ -82,7 +97,7 @@ def say(out, word: str, operation: dict) -> None:
 
 
 def write_rows_first() -> None:
-    """Break the protocol: a segment's bytes follow some time after its name was given out."""
+    """Break the protocol: a segment's bytes follow when the rows that name it are committed."""
     late: list[tuple[Folder, str, list[bytes]]] = []
     write_segment, remove_files = Folder.write_segment, Folder.remove
 
@@ -94,13 +109,30 @@ def write_rows_first() -> None:
         return written
 
     def remove(self: Folder, folder: Path, names) -> None:
-        time.sleep(0.3)
         for owner, name, parts in late:
             (owner.segments / name).write_bytes(b"".join(parts))
         late.clear()
         remove_files(self, folder, names)
 
     Folder.write_segment, Folder.remove = name_only, remove
+
+
+def die_at(moment: str) -> None:
+    """Put the death in: before `write_segment` returns, or where cleaning up after it begins."""
+    write_segment, remove_files, published = Folder.write_segment, Folder.remove, []
+
+    def write(self: Folder, kind: str, parts) -> Written:
+        published.append(write_segment(self, kind, parts))
+        if moment == "published":
+            die()
+        return published[-1]
+
+    def remove(self: Folder, folder: Path, names) -> None:
+        if published and moment == "committed":
+            die()
+        remove_files(self, folder, names)
+
+    Folder.write_segment, Folder.remove = write, remove
 
 
 if __name__ == "__main__":
