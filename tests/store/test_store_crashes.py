@@ -34,19 +34,20 @@ POINTS = int(os.environ.get("GRAFT_FAULT_POINTS", "2"))
 """How many of each kind's system calls are hit; a number above their count hits all."""
 
 FAULTS = [
-    ("fsync", "signal=KILL", "never"),
-    ("fsync", "error=EIO", "never"),
-    ("fdatasync", "signal=KILL", "never"),
-    ("fdatasync", "error=EIO", "failed"),
-    ("pwrite64", "signal=KILL", "never"),
-    ("pwrite64", "error=ENOSPC", "never"),
-    ("pwrite64", "error=EIO", "failed"),
-    ("write", "error=ENOSPC", "never"),
-    ("rename", "signal=KILL", "never"),
-    ("rename", "error=EIO", "never"),
-    ("unlink", "signal=KILL", "never"),
+    ("fsync", "signal=KILL:when={}", "never"),
+    ("fsync", "error=EIO:when={}", "never"),
+    ("fdatasync", "signal=KILL:when={}", "never"),
+    ("fdatasync", "error=EIO:when={}", "failed"),
+    ("fdatasync", "error=EIO:when={}+", "failed"),
+    ("pwrite64", "signal=KILL:when={}", "never"),
+    ("pwrite64", "error=EIO:when={}", "failed"),
+    ("pwrite64", "error=ENOSPC:when={}+", "never"),
+    ("write", "error=ENOSPC:when={}", "never"),
+    ("rename", "signal=KILL:when={}", "never"),
+    ("rename", "error=EIO:when={}", "never"),
+    ("unlink", "signal=KILL:when={}", "never"),
 ]
-"""A system call, what happens to it, and when the child gives itself up besides."""
+"""A system call, what happens at one of them ("+": from there on), and when the child gives up."""
 
 CALLS = sorted({calls for calls, _, _ in FAULTS})
 BROKEN = ("--row-first", "--steps", "2")
@@ -84,11 +85,11 @@ def test_a_fault_in_a_system_call_loses_nothing_and_shows_nothing_half_done(
     number = counts[calls]
     assert number > 4, f"a run of the child made only {number} calls of {calls}"
     for when in sorted(random.Random(1).sample(range(1, number + 1), min(POINTS, number))):
-        run_with_fault(tmp_path, template, calls, f"{fault}:when={when}", "--die", moment)
+        run_with_fault(tmp_path, template, calls, fault.format(when), "--die", moment)
         try:
             judge(tmp_path / "data", tmp_path / "log", START)
         except BaseException as error:
-            error.add_note(f"after {fault} at the call {when} of {number} of {calls}")
+            error.add_note(f"after {calls} {fault.format(when)} of {number}")
             raise
 
 
@@ -100,8 +101,7 @@ def test_the_faults_catch_a_store_that_writes_rows_before_files(tmp_path: Path, 
 
 def caught(tmp_path: Path, template: Path, when: int) -> bool:
     """Kill a child of the broken protocol at an fdatasync; say whether the judge sees the harm."""
-    fault = f"signal=KILL:when={when}"
-    run_with_fault(tmp_path, template, "fdatasync", fault, *BROKEN)
+    run_with_fault(tmp_path, template, "fdatasync", f"signal=KILL:when={when}", *BROKEN)
     try:
         judge(tmp_path / "data", tmp_path / "log", START)
     except AssertionError as error:
