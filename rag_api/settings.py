@@ -101,7 +101,7 @@ class GenerationPart(Part):
     max_tokens: int = Field(default=256, ge=1, le=8192)
     max_tokens_cap: int = Field(default=2048, ge=1, le=32_768)
     temperature: float = Field(default=0.0, ge=0.0, le=2.0)
-    excerpt_tokens: int = Field(default=60, ge=0, le=32_768)
+    excerpt_tokens: int = Field(default=40, ge=0, le=32_768)
     """Tokens of the passages' best sentences that a prompt shows; 0 shows whole passages.
     Small backbones lose the answer among whole passages (docs/lab-log.md)."""
 
