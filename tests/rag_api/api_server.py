@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,6 +187,16 @@ def put_in(client: openai.OpenAI, store_id: str, name: str, words: str | bytes) 
     uploaded = client.files.create(file=(name, data), purpose="user_data")
     client.vector_stores.files.create(vector_store_id=store_id, file_id=uploaded.id)
     return ingested(client, store_id, uploaded.id)
+
+
+def new_store(client: openai.OpenAI, **more: Any) -> Any:
+    """Create a store with a name of its own."""
+    return client.vector_stores.create(name=f"store-{uuid.uuid4().hex}", **more)
+
+
+def found_in(client: openai.OpenAI, store_id: str, query: str, **more: Any) -> list[Any]:
+    """Search a store."""
+    return list(client.vector_stores.search(store_id, query=query, **more))
 
 
 class Local:
