@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import Connection, LargeBinary, bindparam, delete, insert, select, update
 
 from index.catalogue import MAX_BOUND, batched
 from index.core import Part
@@ -22,6 +22,14 @@ from index.records import Blob
 from index.schema import blobs, documents, files, pack_sha
 
 _REMEDY = "restore the file from a backup, or upload the same bytes again"
+
+_unnamed = bindparam("unnamed", type_=LargeBinary)
+_RELEASE = delete(blobs).where(
+    blobs.c.sha == _unnamed,
+    blobs.c.holder.is_(None),
+    ~select(files.c.pk).where(files.c.sha == _unnamed).exists(),
+    ~select(documents.c.pk).where(documents.c.version == _unnamed).exists(),
+)
 
 
 def claim_blob(connection: Connection, sha: bytes) -> bool:
@@ -40,12 +48,7 @@ def release_blobs(connection: Connection, shas: Iterable[bytes]) -> list[str]:
     """Delete the rows of blobs that nobody names or holds; give the names of their files."""
     gone = []
     for sha in shas:
-        named = or_(
-            select(files.c.pk).where(files.c.sha == sha).exists(),
-            select(documents.c.pk).where(documents.c.version == sha).exists(),
-        )
-        statement = delete(blobs).where(blobs.c.sha == sha, blobs.c.holder.is_(None), ~named)
-        if connection.execute(statement).rowcount:
+        if connection.execute(_RELEASE, {"unnamed": sha}).rowcount:
             gone.append(sha.hex())
     return gone
 

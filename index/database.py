@@ -73,26 +73,26 @@ class Database:
 
     def vacuum(self) -> None:
         """Give the space of deleted rows back to the file system."""
-        with self._lock.hold(), sqlite_errors(self.path):
-            raw = self._engine.raw_connection()
-            try:
-                raw.cursor().execute("VACUUM")
-            finally:
-                raw.close()
+        with self._lock.hold(), sqlite_errors(self.path), self._raw() as connection:
+            connection.execute("VACUUM")
+            _fold_log(connection)
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and close every connection."""
+        with self._raw() as connection:
+            _fold_log(connection)
+        self._engine.dispose()
+
+    @contextmanager
+    def _raw(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection outside any transaction."""
         raw = self._engine.raw_connection()
         try:
-            cursor = raw.cursor()
-            cursor.execute(
-                "PRAGMA busy_timeout=1000"
-            )  # a reader elsewhere may hold it up: so be it
-            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            cursor.close()
+            connection = raw.driver_connection
+            assert isinstance(connection, sqlite3.Connection)
+            yield connection
         finally:
             raw.close()
-        self._engine.dispose()
 
     def _migrate(self) -> None:
         if self._revision() == HEAD:
@@ -126,6 +126,12 @@ def run_migrations(connection: Connection) -> None:
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     command.upgrade(config, HEAD)
+
+
+def _fold_log(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA busy_timeout=1000")  # a reader elsewhere may hold it up: so be it
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
 
 
 @contextmanager
