@@ -42,7 +42,7 @@ PACKAGES = (
 )  # fmt: skip
 QUESTIONS = (
     "What does a successful delete mean?",
-    "What is anyio?",
+    "What is the default port of graft serve?",
     "What is alembic?",
 )
 FIRST_WAVE_BYTES = 24_000
