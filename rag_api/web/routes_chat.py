@@ -27,6 +27,10 @@ async def complete_chat(
 
     `retrieval` names vector stores and a mode, `knn` the part of the token memory; citations come
     as checked `annotations`, and `include: ["tokens"]` adds each token's sources under `graft`.
+
+    A stream sends words as they are written, without markers that name no passage. Whether a
+    passage holds what a marker stands for is known at the end: the last event has the checked
+    answer as `graft.answer`, with its annotations.
     """
     check(body, graft)
     answering = await in_thread(graft.answers.start, question_of(body, tenant))

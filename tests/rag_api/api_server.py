@@ -20,6 +20,7 @@ import openai
 import pytest
 
 from rag_api.settings import Settings, settings_from_plain
+from tests.rag_api.command_line import clean_environment
 
 KEYS = {"key-of-alice": "alice", "key-of-bob": "bob"}
 START_S = 180.0
@@ -84,9 +85,7 @@ class Server:
 
 def environment(data_dir: Path, plain: dict[str, Any], **more: str) -> dict[str, str]:
     """The environment of a process of ours, with these settings."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GRAFT_")}
-    return {
-        **kept,
+    ours = {
         "GRAFT_DATA_DIR": str(data_dir),
         "GRAFT_MODELS_DIR": plain["models_dir"],
         "GRAFT_PROFILE": plain["profile"],
@@ -97,6 +96,7 @@ def environment(data_dir: Path, plain: dict[str, Any], **more: str) -> dict[str,
         "HF_HUB_OFFLINE": "1",
         **more,
     }
+    return clean_environment(ours)
 
 
 def start_server(data_dir: Path, plain: dict[str, Any], **more: str) -> Iterator[Server]:

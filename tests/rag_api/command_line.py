@@ -96,3 +96,8 @@ def arguments_of(*argv: str) -> Iterator[None]:
         yield
     finally:
         sys.argv = before
+
+
+def clean_environment(more: dict[str, str]) -> dict[str, str]:
+    """This environment without settings of Graft, and with these variables."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("GRAFT_")} | more

@@ -93,7 +93,7 @@ def test_d4_a_delete_answers_at_once_while_a_long_ingestion_runs(
 ) -> None:
     store = new_store(alice)
     put_in(alice, store.id, "small.md", "A small text that goes away.")
-    long = "\n\n".join(f"Paragraph {i} tells of the number {i * i}." for i in range(60_000))
+    long = "\n\n".join(f"Paragraph {i} tells of the number {i * i}." for i in range(30_000))
     file = alice.files.create(file=("long.md", long.encode()), purpose="user_data")
     alice.vector_stores.files.create(vector_store_id=store.id, file_id=file.id)
 

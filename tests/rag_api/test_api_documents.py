@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import openai
 import pytest
@@ -148,3 +149,32 @@ def test_r5_a_deleted_file_can_come_again(alice: openai.OpenAI) -> None:
     assert not alice.vector_stores.files.list(store.id).data
     put_in(alice, store.id, "again.md", "Gone and back again.")
     assert len(found_in(alice, store.id, "gone and back")) == 1
+
+
+def test_r6_files_one_by_one_and_in_a_batch_give_the_same_store(
+    server: Server, alice: openai.OpenAI
+) -> None:
+    names = ("a/readme.md", "b/readme.md", "c.csv")
+    words = {name: f"key,value\nwhat {name} says,{i}\n" * 30 for i, name in enumerate(names)}
+    files = {
+        name: alice.files.create(file=(name, words[name].encode()), purpose="user_data").id
+        for name in names
+    }
+    one_by_one, at_once = new_store(alice), new_store(alice)
+    for file in files.values():
+        alice.vector_stores.files.create(vector_store_id=one_by_one.id, file_id=file)
+        ingested(alice, one_by_one.id, file)
+    alice.vector_stores.file_batches.create(at_once.id, file_ids=list(files.values()))
+    for file in files.values():
+        assert ingested(alice, at_once.id, file).status == "completed"
+
+    def seen(store_id: str) -> tuple[Any, ...]:
+        with server.http("key-of-alice") as http:
+            documents = http.get(f"/v1/vector_stores/{store_id}/documents").json()["data"]
+        found = found_in(alice, store_id, "what b/readme.md says", max_num_results=50)
+        hits = {(h.filename, h.graft["start"], h.graft["end"], round(h.score, 6)) for h in found}
+        times = ("created_at", "memories")  # token keys come in a job of their own
+        return [{k: d[k] for k in d if k not in times} for d in documents], hits
+
+    assert seen(one_by_one.id) == seen(at_once.id)
+    assert len(seen(at_once.id)[0]) == 3

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
+import resource
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
@@ -15,7 +16,16 @@ import openai
 import psutil
 import pytest
 
-from index.errors import Busy, ConfigError, GraftError
+from index.errors import (
+    Busy,
+    Cancelled,
+    ConfigError,
+    Damaged,
+    GraftError,
+    StorageFailed,
+    TooLarge,
+    UnsupportedFormat,
+)
 from rag_api.services.questions import Answered, Piece
 from rag_api.settings import settings_from_plain
 from rag_api.web.schemas import ChatRequest
@@ -81,21 +91,6 @@ def test_v2_foreign_ids_answer_byte_for_byte_like_unknown_ones(
         assert store.id not in http.get("/v1/vector_stores").text
         assert file.id not in http.get("/v1/files").text
     assert alice.vector_stores.retrieve(store.id).file_counts.completed == 1
-
-
-def test_a_request_without_a_key_is_refused_before_its_body_is_read(server: Server) -> None:
-    host, port = server.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
-        connection.sendall(
-            b"POST /v1/files HTTP/1.1\r\nhost: x\r\nauthorization: Bearer wrong\r\n"
-            b"content-type: multipart/form-data; boundary=b\r\n"
-            b"content-length: 1000000000\r\n\r\n" + b"x" * 1000
-        )
-        reply = b""
-        while b"invalid_api_key" not in reply and (block := connection.recv(65536)):
-            reply += block
-    assert reply.startswith(b"HTTP/1.1 401")
-    assert b"invalid_api_key" in reply
 
 
 def test_health_needs_no_key_and_everything_else_does(server: Server) -> None:
@@ -294,3 +289,33 @@ def test_every_error_of_graft_has_its_row_in_the_table() -> None:
         if isinstance(each, type) and issubclass(each, GraftError) and each is not GraftError
     }
     assert defined == set(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(StorageFailed("full"), 507), (TooLarge("much"), 413), (Damaged("byte"), 503),
+     (UnsupportedFormat("zip"), 415), (Cancelled("gone"), 499), (Busy("later"), 503)],
+)  # fmt: skip
+def test_an_error_has_the_status_of_its_row(error: GraftError, status: int) -> None:
+    from rag_api.web.problems import problem_of
+
+    body = problem_of(error)
+    assert body["status"] == status
+    assert body["code"] == body["error"]["code"] == error.code
+
+
+def test_a_full_disk_is_a_507_and_nothing_is_kept(local: Local) -> None:
+    local.request("GET", "/v1/files")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:  # a file-size limit stands in for a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, limits[1]))
+        reply = local.request("POST", "/v1/files", files={"file": ("a.bin", b"x" * 800_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, old)
+    assert (reply.status_code, reply.json()["code"]) == (507, "storage_failed")
+    assert reply.headers["x-should-retry"] == "false"
+    assert local.request("GET", "/v1/files").json()["data"] == []
+    reply = local.request("POST", "/v1/files", files={"file": ("a.bin", b"x" * 800_000)})
+    assert reply.status_code == 200
