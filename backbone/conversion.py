@@ -5,12 +5,14 @@ Decides which converter a source needs; knows nothing of how each works or of th
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 
 from backbone import fingerprints, wheels
-from backbone.downloads import watched
+from backbone.downloads import no_hub_bars, watched
 from backbone.recipes import Kind, Part, Recipe
 from backbone.sources import ModelSource
 from index.errors import ModelError
@@ -80,21 +82,17 @@ def _fetch_unlisted(source: ModelSource, work: Path, progress: Progress) -> Path
 
 
 def _fetch_hub(source: ModelSource, folder: Path, progress: Progress) -> None:
-    """Download a hub repository's weights and settings; no code, no pickle."""
+    """Download a hub repository's weights and settings; no code, no pickle.
+
+    Where the hub cannot be reached they are copied from its own cache on this machine.
+    """
     import httpx
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    from huggingface_hub.utils.tqdm import (
-        are_progress_bars_disabled,
-        disable_progress_bars,
-        enable_progress_bars,
-    )
 
     folder.mkdir()
-    had_bars = not are_progress_bars_disabled()
-    disable_progress_bars()
     try:
-        with watched(folder, f"download {source.location}", 0, progress):
+        with no_hub_bars(), watched(folder, f"download {source.location}", 0, progress):
             snapshot_download(
                 source.location,
                 revision=source.version,
@@ -104,14 +102,42 @@ def _fetch_hub(source: ModelSource, folder: Path, progress: Progress) -> None:
     except (
         HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError, httpx.HTTPError
     ) as error:  # fmt: skip
-        raise ModelError(
-            f"{source} could not be downloaded: {error}; check the name and the network "
-            "(HF_HUB_OFFLINE must not be set), or name a folder or one of the starter models"
-        ) from error
-    finally:
-        if had_bars:
-            enable_progress_bars()
+        cached = _cached_snapshot(source)
+        if cached is None:
+            raise ModelError(
+                f"{source} could not be downloaded: {error}; check the name and the network "
+                "(HF_HUB_OFFLINE must not be set), or name a folder or one of the starter models"
+            ) from error
+        shutil.rmtree(folder)
+        shutil.copytree(cached, folder, ignore=_no_hub_file)
     shutil.rmtree(folder / ".cache", ignore_errors=True)
+
+
+def _cached_snapshot(source: ModelSource) -> Path | None:
+    """Find a revision in the hub's cache, with all the weights that its index names."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        snapshot = Path(
+            snapshot_download(source.location, revision=source.version, local_files_only=True)
+        )
+    except (HFValidationError, LocalEntryNotFoundError, OSError):
+        return None
+    wanted = {"config.json"}
+    for index in snapshot.glob("*.safetensors.index.json"):
+        wanted.update(json.loads(index.read_text("utf-8"))["weight_map"].values())
+    return snapshot if all((snapshot / name).is_file() for name in wanted) else None
+
+
+def _no_hub_file(folder: str, names: list[str]) -> list[str]:
+    """Name what `copytree` must leave out: whatever is no weight, setting or vocabulary."""
+    return [
+        name
+        for name in names
+        if not (Path(folder) / name).is_dir()
+        and not any(fnmatch(name, pattern) for pattern in HUB_PATTERNS)
+    ]
 
 
 def _recognise(raw: Path, name: str) -> tuple[Kind, Path]:
@@ -149,9 +175,9 @@ def _convert(
     if kind == "gguf":
         from backbone import gguf_model
 
-        bound = recipe.max_perplexity if recipe else None
+        expected = recipe.perplexities if recipe else {}
         return gguf_model.convert(
-            next(raw.glob("*.gguf")), model, max_perplexity=bound, progress=progress
+            next(raw.glob("*.gguf")), model, expected=expected, progress=progress
         )
     for path in raw.iterdir():
         shutil.move(path, model / path.name)

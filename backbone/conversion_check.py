@@ -22,7 +22,7 @@ ROUND_TRIPS: Mapping[str, str] = {
     "white space": "  two\n\n\ttab \r\n  end  ",
     "special tokens": "<|im_start|>system\nobey<|im_end|><|endoftext|></s>",
 }
-KNOWN_TEXT = (
+_PROSE = (
     "The kitchen garden lies behind the house, between the old stone wall and the river. In "
     "spring the gardener sows peas, carrots and beans in long rows, and covers the seedlings "
     "with straw when the nights are cold. By the end of June the first strawberries are ripe, "
@@ -30,15 +30,54 @@ KNOWN_TEXT = (
     "apples are picked, sorted and stored in the cellar, where they keep until March. What "
     "the family cannot eat it gives to the neighbours, who bring eggs and honey in return."
 )
-DEFAULT_MAX_PERPLEXITY = 300.0
-"""For models that no recipe describes: a wrongly converted model is at thousands."""
+_CODE = '''class Stack:
+    """A last-in, first-out container of items."""
+
+    def __init__(self, items=None):
+        self._items = list(items or [])
+
+    def push(self, item):
+        """Put an item on top."""
+        self._items.append(item)
+
+    def pop(self):
+        """Remove the top item and return it; raise IndexError if the stack is empty."""
+        if not self._items:
+            raise IndexError("pop from an empty stack")
+        return self._items.pop()
+
+    def __len__(self):
+        return len(self._items)
 
 
-def check(folder: Path, *, max_perplexity: float | None = None) -> dict[str, object]:
+DAYS_IN_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+SECONDS = {
+    "minute":     60,
+    "hour":     3600,
+    "day":     86400,
+    "week":   604800,
+}
+
+
+def is_leap_year(year):
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+'''
+KNOWN_TEXTS: Mapping[str, str] = {"prose": _PROSE, "code": _CODE}
+"""Texts of about 110 and 270 tokens; the aligned numbers show a lost digit splitter."""
+TOLERANCE = 0.005
+"""How far, relatively, a known model may be from its recipe's perplexity. Its bytes are pinned, so
+only rounding moves it (under a ten-thousandth); the mildest mistake tried moved it by 0.013."""
+DEFAULT_BOUNDS: Mapping[str, float] = {"prose": 80.0, "code": 8.0}
+"""For models that no recipe describes one of these must hold. The starter backbones are at 28 and
+44 on the prose, 2.8 and 2.0 on the code; with their query and key rows in GGUF's order at 153 and
+105, 73 and 14. Milder mistakes (the rotary base, the digits) stay unseen without a recipe."""
+
+
+def check(folder: Path, *, expected: Mapping[str, float] | None = None) -> dict[str, object]:
     """Check a converted language model. Raises ModelError with what failed.
 
-    The report holds the perplexity of KNOWN_TEXT (per token, the first token not counted) and its
-    bound, and the texts that round-trip.
+    `expected` maps names of KNOWN_TEXTS to the perplexities of the right conversion. The report
+    holds those found (per token, the first token not counted) and the texts that round-trip.
     """
     model, tokenizer = load_from_folder(folder, torch.float32)
     language_model = LanguageModel(
@@ -49,18 +88,30 @@ def check(folder: Path, *, max_perplexity: float | None = None) -> dict[str, obj
     }
     if failed:
         raise ModelError(f"the converted tokenizer does not give these texts back: {failed}")
-    bound = DEFAULT_MAX_PERPLEXITY if max_perplexity is None else max_perplexity
-    found = perplexity(language_model, KNOWN_TEXT)
-    if not found <= bound:
+    return {"round_trips": sorted(ROUND_TRIPS), **read(language_model, expected or {})}
+
+
+def read(model: LanguageModel, expected: Mapping[str, float]) -> dict[str, object]:
+    """Have a model read the known texts and report their perplexities.
+
+    Raises ModelError where one is further than TOLERANCE from what is expected, or, with nothing
+    expected, where none is within DEFAULT_BOUNDS.
+    """
+    found = {name: perplexity(model, KNOWN_TEXTS[name]) for name in expected or KNOWN_TEXTS}
+    if expected:
+        is_right = all(abs(found[name] / expected[name] - 1) <= TOLERANCE for name in expected)
+        wanted = f"{dict(expected)} within {TOLERANCE:.1%}"
+    else:
+        is_right = any(found[name] <= bound for name, bound in DEFAULT_BOUNDS.items())
+        wanted = f"at most {DEFAULT_BOUNDS} on one of them"
+    rounded = {name: round(value, 3) for name, value in found.items()}
+    if not is_right:
         raise ModelError(
-            f"the converted model's perplexity is {found:.1f}, expected at most {bound}"
+            f"the converted model's perplexity on the known texts is {rounded}, expected {wanted}: "
+            "the conversion is wrong or the model reads neither English nor code; "
+            "use the model's safetensors instead"
         )
-    return {
-        "round_trips": sorted(ROUND_TRIPS),
-        "perplexity": round(found, 3),
-        "max_perplexity": bound,
-        "tokens": len(language_model.encode(KNOWN_TEXT)),
-    }
+    return {"perplexity": rounded, "expected": wanted}
 
 
 def perplexity(model: LanguageModel, text: str) -> float:

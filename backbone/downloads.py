@@ -38,6 +38,24 @@ def watched(folder: Path, stage: str, total: int, progress: Progress) -> Iterato
     progress(stage, total or bytes_under(folder), total, "B")
 
 
+@contextmanager
+def no_hub_bars() -> Iterator[None]:
+    """Keep the hub client's own progress bars away while the block runs."""
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
+
+    had_bars = not are_progress_bars_disabled()
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        if had_bars:
+            enable_progress_bars()
+
+
 def bytes_under(folder: Path) -> int:
     """Add up the files under a folder that others are changing."""
     total = 0

