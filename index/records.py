@@ -7,6 +7,7 @@ Knows nothing of models, of the web, or of how any of this is stored.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -116,6 +117,10 @@ class DocumentRecord:
     memories: tuple[str, ...]
     """Fingerprints of the backbones whose token memory holds this version."""
     created: int
+
+    def page_at(self, offset: int) -> int | None:
+        """Give the one-based page that a code point of the text is on; None without pages."""
+        return max(1, bisect_right(self.page_starts, offset)) if self.page_starts else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,31 +344,28 @@ def _cited(graft: Graft, plan: Plan, answered: Answered) -> Answered:
 
 def _quotes(graft: Graft, found: Sequence[Citation]) -> tuple[Quote, ...]:
     """Keep the citations that the server could check, with the files that they come from."""
-    return tuple(
-        Quote(
-            number=citation.number,
-            document=citation.document,
-            version=citation.version,
-            store_id=citation.store_id,
-            file_id=_file_of(graft, citation),
-            start=citation.start,
-            end=citation.end,
-            quote=citation.quote,
-            verified=citation.verified,
-            origin=citation.origin,
-            page=citation.page,
-            headings=citation.headings,
-            answer_start=citation.answer_span.start,
-            answer_end=citation.answer_span.end,
-        )
-        for citation in found
-        if citation.verified
-    )
+    return tuple(_quote(graft, citation) for citation in found if citation.verified)
 
 
-def _file_of(graft: Graft, citation: Citation) -> str | None:
+def _quote(graft: Graft, citation: Citation) -> Quote:
+    """Complete a citation; its page is the quote's own, where a chunk runs over several."""
     document = graft.index.find_document(citation.store_id, citation.document)
-    return document.file_id if document is not None else None
+    return Quote(
+        number=citation.number,
+        document=citation.document,
+        version=citation.version,
+        store_id=citation.store_id,
+        file_id=document.file_id if document is not None else None,
+        start=citation.start,
+        end=citation.end,
+        quote=citation.quote,
+        verified=citation.verified,
+        origin=citation.origin,
+        page=document.page_at(citation.start) if document is not None else citation.page,
+        headings=citation.headings,
+        answer_start=citation.answer_span.start,
+        answer_end=citation.answer_span.end,
+    )
 
 
 def _timings(completion: Completion) -> dict[str, float]:
