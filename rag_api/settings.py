@@ -70,7 +70,9 @@ class RetrievalPart(Part):
     k: int = Field(default=5, ge=1, le=200)
     candidates: int = Field(default=50, ge=1, le=1000)
     mode: Literal["hybrid", "dense", "lexical"] = "hybrid"
-    rrf_k: int = Field(default=60, ge=1, le=10_000)
+    rrf_k: int = Field(default=2, ge=1, le=10_000)
+    dense_weight: float = Field(default=0.4, ge=0.0, le=1.0)
+    """The dense list's share in the fusion; the lexical list has the rest."""
     min_dense: float | None = None
     min_lexical: float | None = None
     min_rerank: float | None = None

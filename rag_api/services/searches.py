@@ -53,6 +53,7 @@ class Searches:
             candidates=max(k, _pick(wish.candidates, defaults.candidates)),
             mode=wish.mode or defaults.mode,
             rrf_k=defaults.rrf_k,
+            dense_weight=defaults.dense_weight,
             min_dense=_first(wish.min_dense, defaults.min_dense),
             min_lexical=_first(wish.min_lexical, defaults.min_lexical),
             min_rerank=_first(wish.min_rerank, defaults.min_rerank),

@@ -152,13 +152,9 @@ def server(
 
 
 @pytest.fixture(scope="session")
-def alice(server: Server) -> openai.OpenAI:
-    return server.client("key-of-alice")
-
-
-@pytest.fixture(scope="session")
-def bob(server: Server) -> openai.OpenAI:
-    return server.client("key-of-bob")
+def alice(server: Server) -> Iterator[openai.OpenAI]:
+    with server.client("key-of-alice") as client:
+        yield client
 
 
 def wait_until(is_so: Callable[[], Any], *, timeout_s: float = 120.0) -> Any:

