@@ -7,6 +7,7 @@ Knows nothing of documents or filters beyond a SQL condition that it is given.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import ColumnElement, Connection, column, func, select, table, text
@@ -14,6 +15,10 @@ from sqlalchemy import ColumnElement, Connection, column, func, select, table, t
 from index import schema
 from index.records import Hit
 from index.terms import query_terms
+
+Term = tuple[str, bool]
+MANY_ROWS = 2000
+"""From here on, counting a term's rows costs less than scoring them in vain."""
 
 
 def create(connection: Connection, store: int) -> None:
@@ -71,14 +76,48 @@ def search(
     *,
     k: int,
     condition: ColumnElement[bool] | None,
+    num_rows: int,
 ) -> list[Hit]:
     """Give at most k chunks that hold a term of the query, best BM25 first (greater is better).
 
-    `condition` speaks of `schema.documents` and holds before the top k are taken.
+    `condition` speaks of `schema.documents` and holds before the top k are taken. Of an index of
+    many rows (`num_rows`), terms that BM25 weighs with nothing are left out: see `telling`.
     """
     terms = query_terms(query)
     if not terms:
         return []
+    if num_rows >= MANY_ROWS:
+        some = telling(connection, store, terms, num_rows)
+        if 0 < len(some) < len(terms):
+            hits = ranked(connection, store, some, k=k, condition=condition)
+            if len(hits) == k:
+                return hits
+    return ranked(connection, store, terms, k=k, condition=condition)
+
+
+def telling(connection: Connection, store: int, terms: Sequence[Term], num_rows: int) -> list[Term]:
+    """Give the terms that fewer than half of the rows hold.
+
+    To the others FTS5 gives the weight 1e-6, at the price of scoring every row that holds them.
+    """
+    name, half = schema.lexical_table(store), (num_rows + 1) // 2
+    matched = f"SELECT 1 FROM {name} WHERE {name} MATCH each.value LIMIT ?"
+    counts = connection.exec_driver_sql(
+        f"SELECT (SELECT count(*) FROM ({matched})) FROM json_each(?) AS each ORDER BY each.id",
+        (half, json.dumps([_match([term]) for term in terms])),
+    ).scalars()
+    return [term for term, count in zip(terms, counts, strict=True) if count < half]
+
+
+def ranked(
+    connection: Connection,
+    store: int,
+    terms: Sequence[Term],
+    *,
+    k: int,
+    condition: ColumnElement[bool] | None,
+) -> list[Hit]:
+    """Give the k best rows that hold one of the terms and satisfy the condition."""
     name = schema.lexical_table(store)
     rows = table(name, column("rowid"))
     rank = func.bm25(text(name)).label("rank")
@@ -95,6 +134,6 @@ def search(
     return [Hit(int(row.rowid), -float(row.rank)) for row in found]
 
 
-def _match(terms: Sequence[tuple[str, bool]]) -> str:
+def _match(terms: Sequence[Term]) -> str:
     """Join terms by OR; they hold no quote and no ASCII punctuation, so quoting is enough."""
     return " OR ".join(f'"{term}"' + (" *" if is_prefix else "") for term, is_prefix in terms)

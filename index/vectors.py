@@ -95,6 +95,11 @@ class VectorTable:
         """The greatest chunk id here; 0 if none."""
         return int(self.ids[-1]) if len(self.ids) else 0
 
+    @property
+    def num_live(self) -> int:
+        """The number of living chunks."""
+        return len(self.ids) if self.live is None else int(np.count_nonzero(self.live))
+
     def advance(
         self, generation: int, added: list[Rows], dead: list[tuple[int, int]]
     ) -> VectorTable:

@@ -99,7 +99,14 @@ class StoreView:
         """Give the k best chunks by BM25 among those that hold a term of the query; best first."""
         _check_k(k)
         condition = None if where is None else condition_of(where)
-        return lexical.search(self.connection, self.pk, query, k=k, condition=condition)
+        return lexical.search(
+            self.connection,
+            self.pk,
+            query,
+            k=k,
+            condition=condition,
+            num_rows=self.table.num_live,
+        )
 
     def passages(
         self, chunk_ids: Sequence[int], scores: Mapping[int, Mapping[str, float]]

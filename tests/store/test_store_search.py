@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from index import Chunk, Index, InvalidInput, NewDocument, NotFound, ParsedText, Span
+from index.lexical import telling
 from index.terms import query_terms, terms_of
 from tests.store.making import (
     DIMENSION,
@@ -124,6 +125,47 @@ def test_s3_unsegmented_scripts_are_found_and_rows_without_a_match_never(index: 
         found = {p.document for p in view.passages([h.chunk_id for h in hits], {})}
     assert found == {name for name, text in texts.items() if query in text}
     assert all(hit.score > 0 for hit in hits)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["alpha", "beta", "gamma", "delta", "天気", "氣", "item"]), max_size=6
+    ),
+    st.integers(1, 150),
+    st.booleans(),
+)
+def test_terms_of_no_weight_are_left_out_and_the_hits_stay_the_same(
+    uneven: tuple[Index, str], asked: list[str], k: int, is_filtered: bool
+):
+    where = {"type": "eq", "key": "odd", "value": True} if is_filtered else None
+    terms = query_terms(" ".join(asked))
+    with uneven[0].view(uneven[1]) as view, pytest.MonkeyPatch.context() as patch:
+        plain = view.lexical(" ".join(asked), k=k, where=where)
+        patch.setattr("index.lexical.MANY_ROWS", 1)
+        some = telling(view.connection, view.pk, terms, view.table.num_live) if terms else []
+        assert some == [term for term in terms if term[0] not in ("alpha", "item")]
+        short = view.lexical(" ".join(asked), k=k, where=where)
+    assert len(short) == len(plain)
+    np.testing.assert_allclose([h.score for h in short], [h.score for h in plain], atol=1e-4)
+    scores = {hit.chunk_id: hit.score for hit in plain}
+    last = plain[-1].score if plain else 0.0
+    assert all(abs(scores.get(h.chunk_id, last) - h.score) < 1e-4 for h in short)
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory):
+    """120 documents: alpha and item are in at least half of them, the others in fewer."""
+    with Index.open(tmp_path_factory.mktemp("uneven")) as index:
+        store = make_store(index)
+        documents = []
+        for i in range(120):
+            words = ["item"] * (1 + i % 3) + ["alpha"] * (i % 2) + ["beta"] * (i % 7 == 0)
+            words += ["gamma"] * (i % 5 == 0) + ["天気"] * (i % 11 == 0) + [f"w{i}"] * (i % 4)
+            text = " ".join(words)
+            documents.append(make_document(str(i), text, size=999, attributes={"odd": i % 3 == 1}))
+        commit(index, store, *documents)
+        yield index, store.id
 
 
 @settings(max_examples=300)
