@@ -11,11 +11,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from safetensors import safe_open
-from tokenizers import Tokenizer
-from torch import Tensor
+if TYPE_CHECKING:  # torch takes seconds to import, and most of this file needs none
+    from tokenizers import Tokenizer
+    from torch import Tensor
 
 TOKENIZER_FILES = ("vocab.*", "merges.txt", "*.model")
 SETTINGS_FILES = (
@@ -86,6 +86,8 @@ def of_state(state: Mapping[str, Tensor]) -> str:
 
 def of_weights(folder: Path) -> str:
     """Hash all tensors of a folder's safetensors files, one in memory at a time."""
+    from safetensors import safe_open
+
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
@@ -103,6 +105,8 @@ def of_file(path: Path) -> str:
 
 
 def _of_tensor(tensor: Tensor) -> str:
+    import torch
+
     digest = hashlib.sha256(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     digest.update(flat.view(torch.uint8).numpy().data)

@@ -186,13 +186,12 @@ def test_a_backbone_reads_as_its_recipe_says_and_a_wrongly_converted_one_does_no
     found = checking.read(own, expected)["perplexity"]
     assert found == pytest.approx(expected, rel=1e-3)
     assert all(value <= checking.DEFAULT_BOUNDS[name] for name, value in expected.items())
-    code = {"code": expected["code"]}
     with pytest.raises(ModelError, match="perplexity"):
-        checking.read(with_numbers_kept_whole(own), code)
+        checking.read(with_numbers_kept_whole(own), {"code": expected["code"]})
     frequencies = own.model.model.rotary_emb.inv_freq.clone()
     with_another_rotary_base(own)
     with pytest.raises(ModelError, match="perplexity"):
-        checking.read(own, code)
+        checking.read(own, {"prose": expected["prose"]})
     own.model.model.rotary_emb.inv_freq.copy_(frequencies)
     in_the_order_of_gguf(own)
     with pytest.raises(ModelError, match="perplexity"):

@@ -146,14 +146,14 @@ def test_embedding_is_no_slower_than_bare_sentence_transformers(
     import json
 
     data = json.loads((shared_data / "xquad" / "xquad.en.json").read_text())["data"]
-    texts = [p["context"] for article in data for p in article["paragraphs"]][:48]
+    texts = [p["context"][:400] for article in data for p in article["paragraphs"]][:40]
     ours = Embedder.load("minilm", model_cache)
     texts = [t for t in texts if ours.count_tokens(t) <= ours.max_tokens]
     theirs = SentenceTransformer(str(model_cache.pull("minilm")), device="cpu")
     assert len(texts) > 32
     times: dict[str, list[float]] = {"ours": [], "theirs": []}
     vectors = {}
-    for _ in range(2):  # CPU time, interleaved, best of two: the machine is shared
+    for _ in range(3):  # CPU time, interleaved, best of three: the machine is shared
         for name, run in (("ours", ours.encode_passages), ("theirs", theirs.encode)):
             start = time.process_time()
             vectors[name] = run(texts)
