@@ -42,6 +42,7 @@ FAULTS = [
     ("pwrite64", "signal=KILL:when={}", "never"),
     ("pwrite64", "error=EIO:when={}", "failed"),
     ("pwrite64", "error=ENOSPC:when={}+", "never"),
+    ("write", "signal=KILL:when={}", "never"),
     ("write", "error=ENOSPC:when={}", "never"),
     ("rename", "signal=KILL:when={}", "never"),
     ("rename", "error=EIO:when={}", "never"),
