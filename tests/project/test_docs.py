@@ -95,7 +95,7 @@ def test_every_fence_of_a_page_runs(
         "TMPDIR": str(tmp_path),
     }
     result = subprocess.run(
-        ["bash", "-c", f"trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n{script}"],
+        ["bash", "-c", f"trap 'jobs -p | xargs -r kill; wait' EXIT\n{script}"],
         cwd=root,
         env=environment,
         capture_output=True,
