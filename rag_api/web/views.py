@@ -187,13 +187,13 @@ def batch_of_job(job: JobRecord, listed: Sequence[StoredFile]) -> JSON:
     states: list[str] = [item.state for item in listed if item.file.id in wanted]
     counts = {name: states.count(name) for name in ("in_progress", "completed", "cancelled")}
     failed = states.count("failed") + len(refused)
-    status = "in_progress" if counts["in_progress"] else "completed"
+    ended = "cancelled" if counts["cancelled"] else "completed"
     return {
         "id": f"vsfb_{job.id}",
         "object": "vector_store.files_batch",
         "created_at": int(job.created),
         "vector_store_id": job.store_id,
-        "status": "cancelled" if job.state == "cancelled" else status,
+        "status": "in_progress" if counts["in_progress"] else ended,
         "file_counts": {**counts, "failed": failed, "total": len(wanted) + len(refused)},
         "graft": {"job_id": job.id, "refused": refused},
     }

@@ -135,8 +135,15 @@ def test_a_file_that_is_deleted_just_before_its_commit_never_comes(local: Local,
     made = running(local, store, job, delete)
     assert [outcome.status for outcome in made] == ["failed", "failed"]
     assert documents(local, store) == set()
+    batch = f"/v1/vector_stores/{store}/file_batches/vsfb_{job}"
+    assert local.request("GET", batch).json()["status"] == "in_progress"
     local.work()  # the other file goes on in a job of its own
     assert documents(local, store) == {"other.md"}
+    shown = local.request("GET", batch).json()
+    is_listed = path.startswith("/v1/vector_stores")  # a file that stays was cancelled there
+    assert shown["file_counts"]["cancelled"] == is_listed
+    assert shown["status"] == ("cancelled" if is_listed else "completed")
+    assert shown["file_counts"]["completed"] == 1
 
 
 def test_a_document_that_is_deleted_does_not_come_back_in_its_next_version(local: Local) -> None:
