@@ -209,6 +209,7 @@ def _make_engine(path: Path) -> Engine:
             "secure_delete=ON",
             "temp_store=MEMORY",
             "cache_size=-8000",
+            "wal_autocheckpoint=64",  # pages: an open small store is small too
             "journal_size_limit=4194304",
         ):
             connection.execute(f"PRAGMA {pragma}")

@@ -430,6 +430,7 @@ def test_disk_stays_within_twice_vectors_and_text_at_240_short_passages(data_dir
                 batch.append(make_document(f"passage-{i}.txt", text, size=10_000, dimension=384))
                 raw += len(text.encode()) + 384 * 4
             commit(index, store, *batch)
+        assert index.disk_usage()["total"] <= 2 * raw
     used = sum(path.stat().st_size for path in data_dir.rglob("*") if path.is_file())
     blocks = sum(path.stat().st_blocks * 512 for path in data_dir.rglob("*"))
     print(f"raw {raw}, used {used} ({used / raw:.2f}), blocks {blocks} ({blocks / raw:.2f})")
