@@ -12,7 +12,7 @@ Knows nothing of files or of vectors.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from index.errors import InvalidInput
 from index.records import Chunk, ParsedText, Span
 from ingestion.packing import Packer, Run
-from ingestion.tokenmap import Tokenizing, TokenMap
+from ingestion.tokenmap import Tokenizing, TokenMap, no_check
 from ingestion.units import Cut, Table, Unit, better_cut, build_units
 
 STRUCTURE = "structure"
@@ -65,9 +65,16 @@ class ChunkSettings:
         return cls(size, overlap, str(chunking.get("splitter", STRUCTURE)))
 
 
-def split(parsed: ParsedText, settings: ChunkSettings, tokenizing: Tokenizing) -> list[Chunk]:
+def split(
+    parsed: ParsedText,
+    settings: ChunkSettings,
+    tokenizing: Tokenizing,
+    *,
+    check: Callable[[], None] = no_check,
+) -> list[Chunk]:
     """Cut a text into chunks; an empty list where there is only white space.
 
+    `check` is called often on the way and may raise, to end a long split early.
     Raises InvalidInput for an unknown splitter, or a LangChain splitter whose output is not made
     of spans of the text (C2).
     """
@@ -75,13 +82,21 @@ def split(parsed: ParsedText, settings: ChunkSettings, tokenizing: Tokenizing) -
         from ingestion.foreign import split_by_name
 
         return split_by_name(parsed, settings, tokenizing)
-    return StructureSplitter(parsed, settings, tokenizing).chunks()
+    return StructureSplitter(parsed, settings, tokenizing, check=check).chunks()
 
 
 class StructureSplitter:
     """Cuts one text along its own structure."""
 
-    def __init__(self, parsed: ParsedText, settings: ChunkSettings, tokenizing: Tokenizing) -> None:
+    def __init__(
+        self,
+        parsed: ParsedText,
+        settings: ChunkSettings,
+        tokenizing: Tokenizing,
+        *,
+        check: Callable[[], None] = no_check,
+    ) -> None:
+        self._check = check
         self._text = parsed.text
         self._parsed = parsed
         self._tokenizing = tokenizing
@@ -90,7 +105,7 @@ class StructureSplitter:
             raise InvalidInput(f"the embedder must read at least 8 tokens, it reads {self._max!r}")
         self._size = min(settings.size, self._max)
         self._overlap = min(settings.overlap, self._size // 2)
-        self._tokens = TokenMap(parsed.text, tokenizing)
+        self._tokens = TokenMap(parsed.text, tokenizing, check=check)
         self._path_costs: dict[tuple[str, ...], tuple[tuple[str, ...], int]] = {}
         self._tables: dict[tuple[int, int], Table] = {}
 
@@ -109,9 +124,10 @@ class StructureSplitter:
             overlap=self._overlap,
         )
         starts: list[int] = ends.tolist()
-        chunks = [self._chunk(units, run, starts) for run in packer.runs()]
         result: list[Chunk] = []
-        for chunk in chunks:
+        for run in packer.runs():
+            self._check()
+            chunk = self._chunk(units, run, starts)
             if chunk is not None:
                 result += self._after(result[-1] if result else None, chunk)
         return result
@@ -146,6 +162,7 @@ class StructureSplitter:
         result: list[Unit] = []
         glued_from = 0
         for number, unit in enumerate(units):
+            self._check()
             end = units[number + 1].start if number + 1 < len(units) else len(self._text)
             if unit.cut != Cut.NEVER:
                 glued_from = unit.start

@@ -45,6 +45,11 @@ def _never() -> bool:
     return False
 
 
+def _stop_if(cancelled: Callable[[], bool]) -> None:
+    if cancelled():
+        raise Cancelled("the ingestion was cancelled")
+
+
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """A document that is parsed and split, and waits for its vectors."""
@@ -164,8 +169,7 @@ class _Run:
 
     def _take(self, number: int, source: SourceFile, cancelled: Callable[[], bool]) -> None:
         """Parse and split one file, or note at once what became of it."""
-        if cancelled():
-            raise Cancelled("the ingestion was cancelled")
+        _stop_if(cancelled)
         try:
             prepared = self._prepare(number, source, cancelled)
         except Cancelled:
@@ -186,7 +190,9 @@ class _Run:
             )
             return None
         file = self._parser.parse(self._path(source), source.name, cancelled=cancelled)
-        chunks = split(file.parsed, self._settings, self._embedder)
+        chunks = split(
+            file.parsed, self._settings, self._embedder, check=lambda: _stop_if(cancelled)
+        )
         text = file.parsed.text
         shas = [content_sha(chunk.embedded_text(text)) for chunk in chunks]
         return _Prepared(number, source, file, chunks, shas, replaces=there is not None)
@@ -222,8 +228,7 @@ class _Run:
         """Commit a batch; if it is refused, document by document, so that one alone fails."""
         try:
             vectors = self._vectors(batch, progress, cancelled)
-            if cancelled():
-                raise Cancelled("the ingestion was cancelled")
+            _stop_if(cancelled)
             documents = [
                 NewDocument(
                     name=prepared.source.name,

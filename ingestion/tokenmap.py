@@ -7,7 +7,7 @@ Knows nothing of chunks or of models beyond `Tokenizing`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -45,12 +45,19 @@ def slices(text: str, size: int = SLICE_CHARS) -> Iterator[tuple[int, int]]:
         start = end
 
 
-class TokenMap:
-    """Where each token of one text starts."""
+def no_check() -> None:
+    """Let a long piece of work go on."""
 
-    def __init__(self, text: str, tokenizing: Tokenizing) -> None:
+
+class TokenMap:
+    """Where each token of one text starts. `check` is called between slices and may raise."""
+
+    def __init__(
+        self, text: str, tokenizing: Tokenizing, *, check: Callable[[], None] = no_check
+    ) -> None:
         parts: list[npt.NDArray[np.int64]] = []
         for start, end in slices(text):
+            check()
             spans = tokenizing.token_spans(text[start:end])
             parts.append(np.fromiter((s for s, _ in spans), np.int64, len(spans)) + start)
         joined = np.concatenate(parts) if parts else np.empty(0, np.int64)

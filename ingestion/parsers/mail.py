@@ -6,7 +6,7 @@ import email
 import email.policy
 from email.message import EmailMessage
 
-from ingestion.parsers.encodings import decode
+from ingestion.parsers.charsets import decode
 from ingestion.parsers.extracted import Extracted, Refusal, tidy
 from ingestion.parsers.office import clean, to_markdown
 

@@ -6,7 +6,7 @@ import re
 from html import unescape
 
 from ingestion.parsers.detect import MEDIA_TYPES
-from ingestion.parsers.encodings import decode
+from ingestion.parsers.charsets import decode
 from ingestion.parsers.extracted import Extracted, Refusal, tidy
 
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n+", re.S)

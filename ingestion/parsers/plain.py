@@ -6,7 +6,7 @@ import json
 import re
 
 from ingestion.parsers.detect import MEDIA_TYPES
-from ingestion.parsers.encodings import Decoded, decode
+from ingestion.parsers.charsets import Decoded, decode
 from ingestion.parsers.extracted import Extracted
 
 _FORMATS = {

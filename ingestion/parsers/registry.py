@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ingestion.parsers.detect import MEDIA_TYPES, detect, refine
-from ingestion.parsers.encodings import decode
+from ingestion.parsers.charsets import decode
 from ingestion.parsers.extracted import Extracted, Refusal
 from ingestion.parsers.plain import as_text, parse_notebook, parse_text
 

@@ -6,7 +6,7 @@ import csv
 import io
 from statistics import multimode
 
-from ingestion.parsers.encodings import decode
+from ingestion.parsers.charsets import decode
 from ingestion.parsers.extracted import Extracted
 
 _DELIMITERS = (",", ";", "\t", "|")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingestion.parsers.encodings import decode
+from ingestion.parsers.charsets import decode
 from ingestion.parsers.extracted import Refusal
 
 CHINESE = "国际标准化组织制定了许多重要的标准。"

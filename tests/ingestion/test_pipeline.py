@@ -313,3 +313,21 @@ def test_d1_d4_a_job_cancelled_while_it_embeds_commits_nothing_afterwards(way: W
     assert way.index.list_documents(way.store.id) == []
     [control] = way.ingest(way.source("a.md", words(1)))
     assert control.status == "added"
+
+
+def test_j3_a_long_split_ends_soon_after_its_cancel(way: Way) -> None:
+    calls = 0
+
+    def cancelled() -> bool:
+        nonlocal calls
+        calls += 1
+        return calls > 20
+
+    text = "\n\n".join(f"Paragraph {i} says something." for i in range(20_000))
+    began = time.monotonic()
+    [whole] = way.ingest(way.source("small.md", "One line."))
+    [outcome] = way.ingest(way.source("long.md", text), cancelled=cancelled)
+    assert whole.status == "added"
+    assert isinstance(outcome.error, Cancelled)
+    assert calls < 25
+    assert time.monotonic() - began < 30
