@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from html import unescape
 
-from ingestion.parsers.detect import MEDIA_TYPES
 from ingestion.parsers.charsets import decode
+from ingestion.parsers.detect import MEDIA_TYPES
 from ingestion.parsers.extracted import Extracted, Refusal, tidy
 
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n+", re.S)

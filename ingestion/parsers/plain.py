@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from ingestion.parsers.detect import MEDIA_TYPES
 from ingestion.parsers.charsets import Decoded, decode
+from ingestion.parsers.detect import MEDIA_TYPES
 from ingestion.parsers.extracted import Extracted
 
 _FORMATS = {

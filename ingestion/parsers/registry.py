@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ingestion.parsers.detect import MEDIA_TYPES, detect, refine
 from ingestion.parsers.charsets import decode
+from ingestion.parsers.detect import MEDIA_TYPES, detect, refine
 from ingestion.parsers.extracted import Extracted, Refusal
 from ingestion.parsers.plain import as_text, parse_notebook, parse_text
 
