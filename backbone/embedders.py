@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -133,12 +132,18 @@ class Embedder:
             )
 
     def _windows(self, text: str) -> list[str]:
-        spans = self.token_spans(text)
-        room = self.max_tokens
-        if len(spans) <= room:
-            return [text]
-        starts = [0, *(spans[i][0] for i in range(room, len(spans), room)), len(text)]
-        return [text[a:b] for a, b in pairwise(starts) if b > a]
+        """Cut a query into parts that fit. A part read alone may have a token more than it had in
+        the whole, so each is measured as it will be read, and halved until it fits."""
+        waiting, windows = [text], []
+        while waiting:
+            part = waiting.pop()
+            starts = [start for start, _ in self.token_spans(part)]
+            middle = starts[len(starts) // 2] if len(starts) > 1 else 0
+            if middle == 0 or len(self._ids([part], self._prefixes.query)[0]) <= self._limit:
+                windows.append(part)
+            else:
+                waiting += [part[middle:], part[:middle]]
+        return windows
 
     def _ids(self, texts: Sequence[str], prefix: str) -> list[list[int]]:
         prepared = [without_surrogates(prefix + text) for text in texts]

@@ -114,7 +114,12 @@ def _add_closeness(
 
 
 def _fitting(text: str, embedder: SentenceEmbedder) -> str:
-    """Give as much of a very long sentence as the embedder reads; only its value depends on it."""
-    if embedder.count_tokens(text) <= embedder.max_tokens:
-        return text
-    return text[: embedder.token_spans(text)[embedder.max_tokens - 1][1]]
+    """Give as much of a very long sentence as the embedder reads; only its value depends on it.
+
+    A text cut off and read alone may have a token more than before, hence the loop.
+    """
+    room = embedder.max_tokens
+    while room > 0 and embedder.count_tokens(text) > embedder.max_tokens:
+        text = text[: embedder.token_spans(text)[room - 1][1]]
+        room -= 1
+    return text
