@@ -276,7 +276,7 @@ def test_m4_health_answers_quickly_while_a_large_document_is_ingested(
     assert state == "in_progress"  # else the figures say nothing
     times.sort()
     print(f"healthz p50 {times[50] * 1e3:.1f} ms, p99 {times[98] * 1e3:.1f} ms", file=sys.stderr)
-    assert times[98] < 0.5
+    assert times[98] < 0.1
 
 
 def test_every_error_of_graft_has_its_row_in_the_table() -> None:
