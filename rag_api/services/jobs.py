@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from index.errors import GraftError, InvalidInput, NotFound
+from index.filters import check_attributes
 from index.records import DocumentRecord, StoreRecord
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class Jobs:
         if not 1 <= len(wanted) <= limit:
             raise InvalidInput(f"1 to {limit} files at once; {len(wanted)} came", param="file_ids")
         self._graft.check_embedder(store)
+        for item in wanted:
+            _check_attributes(item.attributes)
         good: list[tuple[FileRecord, Wanted]] = []
         refused: list[tuple[str, GraftError]] = []
         for item in {item.file_id: item for item in wanted}.values():
@@ -258,6 +261,14 @@ class Jobs:
         for job in self.list(tenant=store.tenant, store_id=store.id):
             if job.state in LIVE:
                 self._graft.index.cancel_job(job.id, tenant=store.tenant)
+
+
+def _check_attributes(attributes: Mapping[str, Scalar]) -> None:
+    """Refuse now what the worker could not commit later. Raises InvalidInput."""
+    try:
+        check_attributes(attributes)
+    except InvalidInput as error:
+        raise InvalidInput(error.message, param="attributes") from None
 
 
 def _state(job: JobRecord, outcome: Mapping[str, Any]) -> FileState:

@@ -102,9 +102,8 @@ def answer(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) ->
     extra = dict(headers or {})
     if status not in RETRYABLE:
         extra["x-should-retry"] = "false"
-    return Response(
-        json.dumps(body, ensure_ascii=False), status, headers=extra, media_type=PROBLEM_TYPE
-    )
+    shown = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+    return Response(shown, status, headers=extra, media_type=PROBLEM_TYPE)
 
 
 def install(app: FastAPI) -> None:

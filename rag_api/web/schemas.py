@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from rag_api.web import values
 
 Scalar = str | int | float | bool
 Mode = Literal["none", "rag", "knn_lm", "both", "extractive"]
@@ -19,9 +21,16 @@ Filter = dict[str, Any]
 
 
 class Body(BaseModel):
-    """A request body; an unknown key is an error."""
+    """A request body; an unknown key is an error, and so is a value that nothing can keep."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_values(cls, given: object) -> object:
+        """Raises InvalidInput, which goes through pydantic as it is and names the place."""
+        values.check(given)
+        return given
 
 
 class StaticSizes(Body):

@@ -1,0 +1,84 @@
+"""Bodies and names that look harmless: refused at the door, or kept exactly; never a 500."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.rag_api.api_server import Local
+
+HALF = "\\ud800"
+
+
+def send(local: Local, path: str, body: str) -> httpx.Response:
+    """Post JSON as these very characters, which a client library would not let through."""
+    headers = {"content-type": "application/json"}
+    return local.request("POST", path, content=body.encode("utf-8"), headers=headers)
+
+
+def make_store(local: Local, **more: Any) -> str:
+    made = local.request("POST", "/v1/vector_stores", json={"name": "s", **more})
+    assert made.status_code == 200, made.text
+    return str(made.json()["id"])
+
+
+def upload(local: Local, name: str, words: bytes = b"some words", **fields: str) -> str:
+    made = local.request("POST", "/v1/files", files={"file": (name, words)}, data=fields)
+    assert made.status_code == 200, made.text
+    return str(made.json()["id"])
+
+
+def refused(answer: httpx.Response) -> dict[str, Any]:
+    assert answer.status_code == 422, (answer.status_code, answer.text)
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem: dict[str, Any] = json.loads(answer.content.decode("utf-8"))
+    return problem
+
+
+def test_half_a_surrogate_pair_is_refused_wherever_a_body_holds_it(local: Local) -> None:
+    store, file = make_store(local), upload(local, "a.md")
+    inside = f"/v1/vector_stores/{store}"
+    for path, body in {
+        f"{inside}/search": f'{{"query": "a{HALF}b"}}',
+        f"{inside}/documents/delete": f'{{"documents": ["x", "{HALF}"]}}',
+        f"{inside}/file_batches": f'{{"file_ids": ["{HALF}"]}}',
+        f"{inside}/files": f'{{"file_id": "{file}", "attributes": {{"u": "{HALF}"}}}}',
+        "/v1/vector_stores": f'{{"name": "made", "metadata": {{"{HALF}": "v"}}}}',
+        "/v1/embeddings": f'{{"model": "m", "input": ["{HALF}"]}}',
+        "/v1/chat/completions": '{"model": "tiny", "messages": [{"role": "user", "content": '
+        f'[{{"type": "text", "text": "{HALF}"}}]}}]}}',
+    }.items():
+        assert "half a surrogate pair" in refused(send(local, path, body))["detail"], path
+    problem = refused(send(local, f"{inside}/files", f'{{"file_id": "{HALF}"}}'))
+    assert problem["error"]["param"] == "file_id"
+    names = [each["name"] for each in local.request("GET", "/v1/vector_stores").json()["data"]]
+    assert names == ["s"]
+
+
+def test_an_unknown_key_of_half_a_surrogate_pair_is_answered(local: Local) -> None:
+    refused(send(local, "/v1/vector_stores", f'{{"{HALF}": 1}}'))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-1e999", str(2**70), str(-(2**70))])
+def test_a_number_that_cannot_be_stored_is_refused(local: Local, number: str) -> None:
+    store, file = make_store(local), upload(local, "a.md")
+    path = f"/v1/vector_stores/{store}/files"
+    body = f'{{"file_id": "{file}", "attributes": {{"x": {number}}}}}'
+    assert "64-bit" in refused(send(local, path, body))["detail"]
+    assert local.request("GET", "/v1/jobs").json()["data"] == []
+
+
+@pytest.mark.parametrize("attributes", [{"a\0": 1}, {"a": "\0"}, {"": 1}, {"k" * 5000: 1}])
+@pytest.mark.parametrize("route", ["files", "file_batches"])
+def test_attributes_that_cannot_be_stored_are_refused_at_the_door(
+    local: Local, attributes: dict[str, Any], route: str
+) -> None:
+    store, file = make_store(local), upload(local, "a.md")
+    body: dict[str, Any] = {"attributes": attributes}
+    body |= {"file_id": file} if route == "files" else {"file_ids": [file]}
+    problem = refused(local.request("POST", f"/v1/vector_stores/{store}/{route}", json=body))
+    assert problem["error"]["param"] == "attributes"
+    assert local.request("GET", "/v1/jobs").json()["data"] == []
