@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from sqlalchemy import select, update
@@ -99,16 +100,31 @@ class Documents(Part):
         return [found[name] for name in names]
 
     def update_document(
-        self, store_id: str, name: str, *, attributes: Mapping[str, str | int | float | bool]
+        self,
+        store_id: str,
+        name: str,
+        *,
+        attributes: Mapping[str, str | int | float | bool],
+        file_id: str | None = None,
+        during_job: str | None = None,
+        worker: str | None = None,
     ) -> DocumentRecord:
-        """Replace a document's attributes; searches that start later filter by the new ones."""
+        """Replace a document's attributes (and its file, if given); later searches filter by them.
+
+        With `during_job` as in `commit_documents`. Raises NotFound, InvalidInput, Conflict.
+        """
         check_attributes(attributes)
+        values: dict[str, Any] = {"attributes": dict(attributes)}
+        if file_id is not None:
+            values["file_id"] = file_id
         with self._core.write() as (connection, _):
             pk, _store = store_row(connection, store_id)
+            if during_job is not None:
+                require_running(connection, during_job, worker)
             changed = connection.execute(
                 update(documents)
                 .where(documents.c.store == pk, documents.c.name == name)
-                .values(attributes=dict(attributes))
+                .values(**values)
             ).rowcount
             if not changed:
                 raise NotFound(f"no document {name!r} in the vector store {store_id!r}")

@@ -185,6 +185,7 @@ class _Run:
     ) -> _Prepared | None:
         there = self._index.find_document(self._store.id, source.name)
         if there is not None and there.version == self._version(source):
+            there = self._relabelled(there, source)
             self._outcomes[number] = Outcome(
                 source.name, "unchanged", document=there, duplicate_of=there.name
             )
@@ -196,6 +197,23 @@ class _Run:
         text = file.parsed.text
         shas = [content_sha(chunk.embedded_text(text)) for chunk in chunks]
         return _Prepared(number, source, file, chunks, shas, replaces=there is not None)
+
+    def _relabelled(self, there: DocumentRecord, source: SourceFile) -> DocumentRecord:
+        """Give a document whose bytes are unchanged the attributes and the file of its source."""
+        file_id = there.file_id if source.file_id is None else source.file_id
+        if dict(there.attributes) == dict(source.attributes) and there.file_id == file_id:
+            return there
+        try:
+            return self._index.update_document(
+                self._store.id,
+                there.name,
+                attributes=source.attributes,
+                file_id=file_id,
+                during_job=self._lease.job,
+                worker=self._lease.worker,
+            )
+        except Conflict as error:
+            raise Cancelled(f"the job is no longer running here: {error.message}") from error
 
     def _path(self, source: SourceFile) -> Path:
         if source.path is not None:

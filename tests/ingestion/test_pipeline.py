@@ -331,3 +331,17 @@ def test_j3_a_long_split_ends_soon_after_its_cancel(way: Way) -> None:
     assert isinstance(outcome.error, Cancelled)
     assert calls < 25
     assert time.monotonic() - began < 30
+
+
+def test_unchanged_bytes_with_other_attributes_take_those_on_without_embedding(way: Way) -> None:
+    first = way.source("a.md", "Ten litres a minute.")
+    way.ingest(SourceFile("a.md", path=first.path, attributes={"v": 1}, file_id="file-1"))
+    made = len(way.embedder.made)
+    outcomes = way.ingest(
+        SourceFile("a.md", path=first.path, attributes={"v": 2}, file_id="file-2")
+    )
+    assert outcomes[0].status == "unchanged"
+    assert outcomes[0].document == way.index.get_document(way.store.id, "a.md")
+    assert outcomes[0].document.attributes == {"v": 2}
+    assert outcomes[0].document.file_id == "file-2"
+    assert len(way.embedder.made) == made
