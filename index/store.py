@@ -22,10 +22,11 @@ from index.memories import Memories
 from index.memory import MemoryCache
 from index.segments import VectorCache
 from index.stores import Files, Stores
+from index.swaps import Swaps
 from index.views import Views
 
 
-class Index(Stores, Files, Blobs, Documents, Memories, Views, Jobs, Care):
+class Index(Stores, Swaps, Files, Blobs, Documents, Memories, Views, Jobs, Care):
     """The data folder: catalogue, blobs, segments. Safe for threads and for several processes."""
 
     @classmethod

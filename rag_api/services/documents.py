@@ -5,19 +5,22 @@ Knows nothing of HTTP or of the terminal.
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from index.errors import Conflict, GraftError, InvalidInput, NotFound
+from index.errors import Busy, Conflict, GraftError, InvalidInput, NotFound
 from index.records import DocumentRecord, Progress, StoreRecord, no_progress
 from rag_api.settings import ChunkingPart
 
 if TYPE_CHECKING:
     from ingestion import Outcome, SourceFile
     from rag_api.wiring import Graft
+
+MAX_ROUNDS = 50
+"""How often a store that is made anew runs after the changes of the old one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,29 +116,50 @@ class Documents:
     def reindex(self, store: StoreRecord, *, progress: Progress = no_progress) -> StoreRecord:
         """Make a store anew with the embedder of the settings, from the stored bytes.
 
-        The old one answers until the new one takes over its name. Raises Conflict where a document
-        cannot be ingested again; then everything is as before.
+        The old one answers, and takes changes, until the new one takes its place, id and name at
+        once. Raises Conflict where a document cannot be ingested again; then, as after any other
+        exception, everything is as before.
         """
+        name = f"{store.id} (reindexing)"
+        with suppress(NotFound):  # what a process that was killed has left
+            self._graft.stores.delete(name, tenant=store.tenant)
+        sizes = ChunkingPart.model_validate(dict(store.chunking))
+        made = self._graft.stores.create(name, tenant=store.tenant, chunking=sizes)
+        try:
+            for _ in range(MAX_ROUNDS):
+                self._catch_up(store, made, progress)
+                try:
+                    return self._graft.index.replace_store(store.id, made.id)
+                except Conflict:  # the old store changed meanwhile: take that over too
+                    continue
+            raise Busy(
+                f"store {store.name!r} changes faster than it is made anew; it is as it was; "
+                "try again later"
+            )
+        except BaseException:
+            with suppress(NotFound):
+                self._graft.stores.delete(made.id, tenant=store.tenant)
+            raise
+
+    def _catch_up(self, store: StoreRecord, made: StoreRecord, progress: Progress) -> None:
+        """Bring a store that is being made to what the old one holds now."""
         from ingestion import SourceFile
 
-        sizes = ChunkingPart.model_validate(dict(store.chunking))
-        made = self._graft.stores.create(
-            f"{store.name} (reindexing {uuid.uuid4().hex[:8]})",
-            tenant=store.tenant,
-            chunking=sizes,
-            metadata=store.metadata,
-        )
+        wanted = self.list(store)
+        names = {document.name for document in wanted}
+        self._remove(made, [each for each in self.list(made) if each.name not in names])
         sources = [
             SourceFile(d.name, sha256=d.version, attributes=d.attributes, file_id=d.file_id)
-            for d in self.list(store)
+            for d in wanted
         ]
-        outcomes = self.ingest(made, sources, progress=progress)
-        failed = [outcome for outcome in outcomes if outcome.error is not None]
-        if failed:
-            self._graft.stores.delete(made.id, tenant=store.tenant)
-            raise Conflict(
-                f"{failed[0].name!r} cannot be ingested again ({failed[0].error}); "
-                "delete it first. The store is as it was"
-            )
-        self._graft.stores.delete(store.id, tenant=store.tenant)
-        return self._graft.stores.update(made.id, tenant=store.tenant, name=store.name)
+        for outcome, document in zip(
+            self.ingest(made, sources, progress=progress), wanted, strict=True
+        ):
+            if outcome.error is None:
+                continue
+            there = self._graft.index.find_document(store.id, document.name)
+            if there is not None and there.version == document.version:
+                raise Conflict(
+                    f"{document.name!r} cannot be ingested again ({outcome.error}); "
+                    "delete it first. The store is as it was"
+                )
