@@ -6,11 +6,12 @@ A name is a label and never becomes a path. Knows nothing of HTTP.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from index.errors import InvalidInput, NotFound
+from index.records import OF_DOCUMENT, DocumentRecord
 
 if TYPE_CHECKING:
     from index import FileRecord
@@ -38,6 +39,13 @@ def check_name(name: str, *, param: str = "filename") -> str:
     return unicodedata.normalize("NFC", name)
 
 
+def _check_purpose(purpose: str) -> None:
+    if purpose not in PURPOSES:
+        raise InvalidInput(
+            f"purpose is one of {', '.join(PURPOSES)} and not {purpose!r}", param="purpose"
+        )
+
+
 class Files:
     """The files of a data folder, tenant by tenant."""
 
@@ -52,10 +60,7 @@ class Files:
         The same name with the same bytes is the same file: its record comes back, not new.
         """
         label = check_name(name)
-        if purpose not in PURPOSES:
-            raise InvalidInput(
-                f"purpose is one of {', '.join(PURPOSES)} and not {purpose!r}", param="purpose"
-            )
+        _check_purpose(purpose)
         limit = self._graft.settings.limits.upload_bytes
         blob = self._graft.index.put_blob(source, max_bytes=limit)
         record, is_new = self._graft.index.add_file(label, blob, tenant=tenant, purpose=purpose)
@@ -66,10 +71,20 @@ class Files:
         return self._graft.index.get_file(file_id, tenant=tenant)
 
     def list(
-        self, *, tenant: str, after: str | None = None, limit: int = 100, order: Order = "desc"
+        self,
+        *,
+        tenant: str,
+        after: str | None = None,
+        limit: int = 100,
+        order: Order = "desc",
+        purpose: str | None = None,
     ) -> list[FileRecord]:
-        """List a tenant's files after one of them."""
-        return self._graft.index.list_files(tenant=tenant, after=after, limit=limit, order=order)
+        """List a tenant's files, of one purpose or of all, after one of them."""
+        if purpose is not None:
+            _check_purpose(purpose)
+        return self._graft.index.list_files(
+            tenant=tenant, after=after, limit=limit, order=order, purpose=purpose
+        )
 
     def content(self, file_id: str, *, tenant: str) -> bytes:
         """Read a file's bytes, checked against their checksum."""
@@ -97,9 +112,16 @@ class Files:
             if names:
                 self._graft.index.delete_documents(store.id, names)
 
-    def release(self, file_ids: Iterable[str], *, tenant: str) -> None:
-        """Delete files that no document of any store is made of, or is to be made of, any more."""
+    def release(
+        self, file_ids: Iterable[str], *, tenant: str, only_of_documents: bool = False
+    ) -> None:
+        """Delete files that no document of any store is made of, or is to be made of, any more.
+
+        With `only_of_documents` those stay that were uploaded by themselves.
+        """
         wanted = set(file_ids)
+        if wanted and only_of_documents:
+            wanted &= {f.id for f in self._of_documents(tenant)}
         for store in self._graft.stores.list(tenant=tenant) if wanted else []:
             listed = self._graft.index.list_documents(store.id)
             wanted -= {document.file_id for document in listed if document.file_id}
@@ -109,3 +131,15 @@ class Files:
                 self._graft.index.delete_file(file_id, tenant=tenant)
             except NotFound:
                 continue
+
+    def earlier_versions(self, documents: Sequence[DocumentRecord], *, tenant: str) -> set[str]:
+        """Give the files that came in as earlier versions of documents (a crash may leave one)."""
+        ages = {document.name: document.created for document in documents}
+        return {
+            file.id
+            for file in self._of_documents(tenant)
+            if file.name in ages and file.created <= ages[file.name]
+        }
+
+    def _of_documents(self, tenant: str) -> Sequence[FileRecord]:
+        return self._graft.index.list_files(tenant=tenant, purpose=OF_DOCUMENT)

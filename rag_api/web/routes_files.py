@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.datastructures import UploadFile
 
 from index.errors import InvalidInput
-from rag_api.web import views
+from rag_api.web import pages, views
 from rag_api.web.dependencies import After, GraftPart, Limit, Order, Tenant, in_thread
 
 router = APIRouter(prefix="/v1/files", tags=["files"])
@@ -63,9 +63,10 @@ def list_files(
     purpose: Annotated[str | None, Query()] = None,
 ) -> dict[str, Any]:
     """List the files, newest first."""
-    found = graft.files.list(tenant=tenant, after=after, limit=limit + 1, order=order)
-    shown = [views.file(f) for f in found[:limit] if purpose in (None, f.purpose)]
-    return views.page(shown, has_more=len(found) > limit)
+    found = graft.files.list(
+        tenant=tenant, after=after, limit=limit + 1, order=order, purpose=purpose
+    )
+    return pages.page([views.file(f) for f in found[:limit]], has_more=len(found) > limit)
 
 
 @router.get("/{file_id}")

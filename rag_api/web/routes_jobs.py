@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from index import JobState
-from rag_api.web import views
+from rag_api.web import pages, views
 from rag_api.web.dependencies import After, GraftPart, Limit, Order, Tenant
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -24,9 +24,15 @@ def list_jobs(
     state: Annotated[JobState | None, Query()] = None,
 ) -> dict[str, Any]:
     """List the jobs, newest first."""
-    found = graft.jobs.list(tenant=tenant, store_id=vector_store_id, state=state)
+    found = graft.jobs.list(tenant=tenant, store_id=vector_store_id)
     items = [views.job(job) for job in sorted(found, key=lambda job: job.created)]
-    return views.cut(items, after=after, limit=limit, order=order)
+    return pages.cut(
+        items,
+        after=after,
+        limit=limit,
+        order=order,
+        keep=lambda item: state in (None, item["state"]),
+    )
 
 
 @router.get("/jobs/{job_id}")

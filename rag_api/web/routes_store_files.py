@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from index.errors import InvalidInput, NotFound
 from index.records import StoreRecord
 from rag_api.services.jobs import Wanted
-from rag_api.web import views
+from rag_api.web import pages, views
 from rag_api.web.dependencies import After, GraftPart, Limit, Order, Tenant, in_thread
 from rag_api.web.routes_stores import chunk_sizes
 from rag_api.web.schemas import BatchAttach, ChunkingStrategy, DocumentsDelete, FileAttach
@@ -48,9 +48,14 @@ def list_store_files(
 ) -> dict[str, Any]:
     """List the files of a store, newest first; `filter` takes a status."""
     store = graft.stores.get(store_id, tenant=tenant)
-    listed = graft.jobs.stored_files(store, tenant=tenant)
-    items = [views.store_file(item) for item in listed if status in (None, item.state)]
-    return views.cut(items, after=after, limit=limit, order=order)
+    items = [views.store_file(item) for item in graft.jobs.stored_files(store, tenant=tenant)]
+    return pages.cut(
+        items,
+        after=after,
+        limit=limit,
+        order=order,
+        keep=lambda item: status in (None, item["status"]),
+    )
 
 
 @router.get("/files/{file_id}")
@@ -111,7 +116,7 @@ async def put_document(
         async for block in request.stream():
             await in_thread(spool.write, block)
         await in_thread(spool.seek, 0)
-        made = await in_thread(graft.files.upload, name, cast(BinaryIO, spool), tenant=tenant)
+        made = await in_thread(graft.files.of_document, name, cast(BinaryIO, spool), tenant=tenant)
     item = await in_thread(graft.jobs.attach, store, Wanted(made.file.id, {}), tenant=tenant)
     return views.store_file(item)
 
@@ -124,7 +129,7 @@ def list_documents(
     store = graft.stores.get(store_id, tenant=tenant)
     found = graft.documents.list(store, after=after, limit=limit + 1)
     shown = [views.document(record) for record in found[:limit]]
-    return views.page(shown, has_more=len(found) > limit)
+    return pages.page(shown, has_more=len(found) > limit)
 
 
 @router.post("/documents/delete")

@@ -11,7 +11,7 @@ from index.records import Passage, StoreRecord
 from rag_api.services.jobs import Wanted
 from rag_api.services.questions import SearchWish
 from rag_api.settings import ChunkingPart
-from rag_api.web import views
+from rag_api.web import pages, views
 from rag_api.web.dependencies import After, GraftPart, Limit, Order, Tenant
 from rag_api.web.schemas import ChunkingStrategy, StoreCreate, StoreSearch, StoreUpdate
 from rag_api.wiring import Graft
@@ -42,7 +42,7 @@ def list_stores(
 ) -> dict[str, Any]:
     """List the vector stores, newest first."""
     items = [shown(graft, store, tenant) for store in graft.stores.list(tenant=tenant)]
-    return views.cut(items, after=after, limit=limit, order=order)
+    return pages.cut(items, after=after, limit=limit, order=order)
 
 
 @router.get("/{store_id}")

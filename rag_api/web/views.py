@@ -27,25 +27,6 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-def page(data: Sequence[JSON], *, has_more: bool = False) -> JSON:
-    """Wrap a list as OpenAI does."""
-    return {
-        "object": "list",
-        "data": list(data),
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
-        "has_more": has_more,
-    }
-
-
-def cut(items: Sequence[JSON], *, after: str | None, limit: int, order: str) -> JSON:
-    """Page through a list that is in memory, oldest first as given."""
-    ordered = list(items) if order == "asc" else list(reversed(items))
-    ids = [item["id"] for item in ordered]
-    start = ids.index(after) + 1 if after in ids else 0
-    return page(ordered[start : start + limit], has_more=start + limit < len(ordered))
-
-
 def deleted(object_id: str, kind: str) -> JSON:
     """Say that something is gone."""
     return {"id": object_id, "object": f"{kind}.deleted", "deleted": True}

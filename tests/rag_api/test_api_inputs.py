@@ -82,3 +82,44 @@ def test_attributes_that_cannot_be_stored_are_refused_at_the_door(
     problem = refused(local.request("POST", f"/v1/vector_stores/{store}/{route}", json=body))
     assert problem["error"]["param"] == "attributes"
     assert local.request("GET", "/v1/jobs").json()["data"] == []
+
+
+def test_a_purpose_is_chosen_before_the_list_is_cut_into_pages(local: Local) -> None:
+    wanted = [upload(local, f"old-{i}.md", purpose="batch") for i in range(3)]
+    for i in range(4):
+        upload(local, f"new-{i}.md")
+    seen: list[str] = []
+    after: dict[str, str] = {}
+    for _ in range(3):
+        query = {"purpose": "batch", "limit": "2", **after}
+        found = local.request("GET", "/v1/files", params=query).json()
+        seen += [each["id"] for each in found["data"]]
+        if not found["has_more"]:
+            break
+        after = {"after": found["last_id"]}
+    assert seen == wanted[::-1]
+    assert refused(local.request("GET", "/v1/files", params={"purpose": "x"}))
+
+
+@pytest.mark.parametrize("route", ["files", "vector_stores", "jobs", "vector_stores/{store}/files"])
+def test_a_page_after_an_item_that_is_gone_is_not_the_first_page(local: Local, route: str) -> None:
+    path = "/v1/" + route.format(store=make_store(local))
+    assert local.request("GET", path).status_code == 200
+    answer = local.request("GET", path, params={"after": "gone"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+def test_a_page_goes_on_after_an_item_that_left_the_filter_meanwhile(local: Local) -> None:
+    store = make_store(local)
+    path = f"/v1/vector_stores/{store}/files"
+    files = [upload(local, f"{i}.md", b"words %d" % i) for i in range(3)]
+    for file in files:
+        local.request("POST", path, json={"file_id": file})
+    query = {"filter": "in_progress", "order": "asc", "limit": "1"}
+    (first,) = local.request("GET", path, params=query).json()["data"]
+    job = first["graft"]["job_id"]
+    local.request("POST", f"/v1/jobs/{job}/cancel")
+    rest = local.request("GET", path, params={**query, "after": first["id"], "limit": "5"}).json()
+    assert [each["id"] for each in rest["data"]] == [f for f in files if f != first["id"]]
+    waiting = {"state": "queued", "after": job, "order": "asc"}
+    assert len(local.request("GET", "/v1/jobs", params=waiting).json()["data"]) == 2
