@@ -26,7 +26,7 @@ from langchain_text_splitters import (
 
 from index.errors import InvalidInput
 from index.records import Chunk, ParsedText, Span
-from ingestion.chunking import ChunkSettings, page_of, trim
+from ingestion.chunking import STRUCTURE, ChunkSettings, page_of, trim
 from ingestion.tokenmap import Tokenizing, TokenMap
 from ingestion.units import better_cut
 
@@ -43,6 +43,17 @@ LENGTHS = ("tokens", "words", "characters")
 _MAX_STEPS, _MAX_STEPS_PER_PIECE = 20_000, 50
 
 
+def check_splitter(splitter: str) -> None:
+    """Refuse a name that is no splitter of LangChain's. Raises InvalidInput."""
+    name, _, length = splitter.partition(":")
+    if name not in SPLITTERS or (length or LENGTHS[0]) not in LENGTHS:
+        raise InvalidInput(
+            f"unknown splitter {splitter!r}; known: {STRUCTURE}, {', '.join(SPLITTERS)}, "
+            f"each of LangChain's optionally with :{', :'.join(LENGTHS)}",
+            param="splitter",
+        )
+
+
 def split_by_name(
     parsed: ParsedText, settings: ChunkSettings, tokenizing: Tokenizing
 ) -> list[Chunk]:
@@ -50,13 +61,8 @@ def split_by_name(
 
     Raises InvalidInput for an unknown name, and for output that cannot be placed in the text.
     """
+    check_splitter(settings.splitter)
     name, _, length = settings.splitter.partition(":")
-    if name not in SPLITTERS or (length or LENGTHS[0]) not in LENGTHS:
-        raise InvalidInput(
-            f"unknown splitter {settings.splitter!r}; known: structure, {', '.join(SPLITTERS)}, "
-            f"each of LangChain's optionally with :{', :'.join(LENGTHS)}",
-            param="splitter",
-        )
     tokens = TokenMap(parsed.text, tokenizing)
     if name == _TOKEN_SPLITTER:
         spans = _token_windows(parsed.text, settings, tokenizing)

@@ -32,11 +32,15 @@ class Stores:
         chunking: ChunkingPart | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> StoreRecord:
-        """Create a store; its chunk sizes and embedder stay what they are now. Raises Conflict."""
+        """Create a store; its chunk sizes and embedder stay what they are now.
+
+        Raises Conflict for a name that is taken, InvalidInput for a splitter that does not exist.
+        """
         if not name.strip() or len(name) > MAX_NAME:
             raise InvalidInput(f"a store's name has 1 to {MAX_NAME} characters", param="name")
-        embedder = self._graft.embedder
         sizes = chunking or self._graft.settings.chunking
+        _check_splitter(sizes.splitter)
+        embedder = self._graft.embedder
         return self._graft.index.create_store(
             name,
             tenant=tenant,
@@ -80,3 +84,12 @@ class Stores:
         self._graft.jobs.cancel_for_store(found)
         self._graft.index.delete_store(found.id, tenant=tenant)
         return found
+
+
+def _check_splitter(splitter: str) -> None:
+    from ingestion.chunking import STRUCTURE
+
+    if splitter != STRUCTURE:
+        from ingestion.foreign import check_splitter
+
+        check_splitter(splitter)

@@ -21,9 +21,10 @@ router = APIRouter(prefix="/v1/vector_stores", tags=["vector stores"])
 
 @router.post("")
 def create_store(body: StoreCreate, graft: GraftPart, tenant: Tenant) -> dict[str, Any]:
-    """Create a vector store; `file_ids` are attached at once."""
+    """Create a vector store; `file_ids` are attached at once, and an unknown one refuses all."""
     if body.description is not None:
         raise InvalidInput("'description' is not supported; use metadata", param="description")
+    refuse_unknown_files(graft, body.file_ids, tenant)
     store = graft.stores.create(
         body.name or unnamed(),
         tenant=tenant,
@@ -32,7 +33,9 @@ def create_store(body: StoreCreate, graft: GraftPart, tenant: Tenant) -> dict[st
     )
     if body.file_ids:
         wanted = [Wanted(file_id, {}) for file_id in body.file_ids]
-        graft.jobs.attach_many(store, wanted, tenant=tenant)
+        for _, error in graft.jobs.attach_many(store, wanted, tenant=tenant).refused:
+            graft.stores.delete(store.id, tenant=tenant)  # a file was deleted just now
+            raise error
     return shown(graft, store, tenant)
 
 
@@ -131,6 +134,15 @@ def chunk_sizes(graft: Graft, strategy: ChunkingStrategy | None) -> ChunkingPart
             param="chunking_strategy",
         )
     return ChunkingPart(size=size, overlap=overlap, splitter=strategy.splitter or defaults.splitter)
+
+
+def refuse_unknown_files(graft: Graft, file_ids: list[str], tenant: str) -> None:
+    """Refuse files that cannot be attached together: an unknown one, or too many."""
+    limit = graft.settings.limits.batch_items
+    if len(file_ids) > limit:
+        raise InvalidInput(f"at most {limit} files at once; {len(file_ids)} came", param="file_ids")
+    for file_id in dict.fromkeys(file_ids):
+        graft.files.get(file_id, tenant=tenant)
 
 
 def file_id_of(graft: Graft, passage: Passage) -> str | None:
