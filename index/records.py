@@ -224,6 +224,9 @@ class FileRecord:
     created: int
 
 
+OF_DOCUMENT = "document"
+"""The purpose of a file that came in only as a document's bytes: it goes with that version."""
+
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 
 

@@ -25,7 +25,7 @@ from index.core import Part, fresh_id
 from index.errors import Conflict, InvalidInput
 from index.filters import check_words
 from index.jobs import cancel_inside
-from index.records import Blob, FileRecord, StoreRecord
+from index.records import OF_DOCUMENT, Blob, FileRecord, StoreRecord
 from index.schema import documents, files, pack_sha, stores, tombstones, vector_segments
 from index.terms import RULE
 
@@ -136,6 +136,7 @@ class Files(Part):
     ) -> tuple[FileRecord, bool]:
         """Name a blob; the same name and bytes again give the record that is there, and False.
 
+        One that came in as a document (OF_DOCUMENT) takes the purpose of a later upload by itself.
         Raises Conflict where the blob was collected meanwhile: put it again.
         """
         check_words(name, what="a file's name")
@@ -147,7 +148,11 @@ class Files(Part):
             if not claim_blob(connection, sha):
                 raise Conflict(f"the bytes of {name!r} were deleted meanwhile; upload them again")
             if (row := connection.execute(same).first()) is not None:
-                return file_record(row), False
+                if row.purpose == OF_DOCUMENT != purpose:
+                    connection.execute(
+                        update(files).where(files.c.pk == row.pk).values(purpose=purpose)
+                    )
+                return file_record(connection.execute(same).one()), False
             connection.execute(
                 insert(files).values(
                     id=fresh_id("file-"),

@@ -50,6 +50,11 @@ def _stop_if(cancelled: Callable[[], bool]) -> None:
         raise Cancelled("the ingestion was cancelled")
 
 
+def _other_file(old: DocumentRecord | None, new: DocumentRecord) -> str | None:
+    """Name the file that a document is no longer made of."""
+    return old.file_id if old is not None and old.file_id != new.file_id else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """A document that is parsed and split, and waits for its vectors."""
@@ -59,7 +64,7 @@ class _Prepared:
     file: ParsedFile
     chunks: Sequence[Chunk]
     shas: Sequence[str]
-    replaces: bool
+    old: DocumentRecord | None
 
     def wanted(self) -> list[Wanted]:
         text = self.file.parsed.text
@@ -185,9 +190,13 @@ class _Run:
     ) -> _Prepared | None:
         there = self._index.find_document(self._store.id, source.name)
         if there is not None and there.version == self._version(source):
-            there = self._relabelled(there, source)
+            now = self._relabelled(there, source)
             self._outcomes[number] = Outcome(
-                source.name, "unchanged", document=there, duplicate_of=there.name
+                source.name,
+                "unchanged",
+                document=now,
+                duplicate_of=now.name,
+                replaced_file=_other_file(there, now),
             )
             return None
         file = self._parser.parse(self._path(source), source.name, cancelled=cancelled)
@@ -196,7 +205,7 @@ class _Run:
         )
         text = file.parsed.text
         shas = [content_sha(chunk.embedded_text(text)) for chunk in chunks]
-        return _Prepared(number, source, file, chunks, shas, replaces=there is not None)
+        return _Prepared(number, source, file, chunks, shas, old=there)
 
     def _relabelled(self, there: DocumentRecord, source: SourceFile) -> DocumentRecord:
         """Give a document whose bytes are unchanged the attributes and the file of its source."""
@@ -300,9 +309,10 @@ class _Run:
         earlier = self._seen.setdefault(prepared.file.version, record.name)
         self._outcomes[prepared.number] = Outcome(
             record.name,
-            "replaced" if prepared.replaces else "added",
+            "replaced" if prepared.old is not None else "added",
             document=record,
             duplicate_of=earlier if earlier != record.name else None,
+            replaced_file=_other_file(prepared.old, record),
         )
 
     def _vectors(

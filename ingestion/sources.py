@@ -39,6 +39,7 @@ class Outcome:
 
     "unchanged": the same bytes were there under this name, and nothing was done. `duplicate_of`
     names a document with the same bytes: itself where unchanged, or an earlier one of this run.
+    `replaced_file` is the file that the document was made of before, if it was another one.
     """
 
     name: str
@@ -46,3 +47,4 @@ class Outcome:
     document: DocumentRecord | None = None
     error: GraftError | None = None
     duplicate_of: str | None = None
+    replaced_file: str | None = None

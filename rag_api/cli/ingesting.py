@@ -73,7 +73,7 @@ def _ingest(graft: Graft, store: StoreRecord, found: list[sources.Found]) -> lis
         graft.progress("read", number + 1, len(found), "files")
         try:
             with item.path.open("rb") as file:
-                made = graft.files.upload(item.name, file, tenant=TENANT).file
+                made = graft.files.of_document(item.name, file, tenant=TENANT).file
         except OSError as error:
             outcomes.append(_failed(item.name, "unreadable", error.strerror or str(error)))
         except GraftError as error:

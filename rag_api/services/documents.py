@@ -50,11 +50,12 @@ class Documents:
     ) -> list[Outcome]:
         """Parse, chunk, embed and commit; one outcome a source, in order.
 
-        With `during_job` nothing is committed once that job is no longer `worker`'s.
+        With `during_job` nothing is committed once that job is no longer `worker`'s. Bytes that
+        came in as a version that is replaced go; without a job, also those of refused sources.
         Raises FingerprintMismatch where the store was made by another embedder.
         """
         self._graft.check_embedder(store)
-        return self._graft.pipeline.ingest(
+        outcomes = self._graft.pipeline.ingest(
             store.id,
             sources,
             progress=progress,
@@ -62,6 +63,12 @@ class Documents:
             during_job=during_job,
             worker=worker,
         )
+        idle = {outcome.replaced_file for outcome in outcomes if outcome.replaced_file}
+        if during_job is None:
+            pairs = zip(outcomes, sources, strict=True)
+            idle |= {s.file_id for outcome, s in pairs if outcome.error is not None and s.file_id}
+        self._graft.files.release(idle, tenant=store.tenant, only_of_documents=True)
+        return outcomes
 
     def list(
         self, store: StoreRecord, *, after: str | None = None, limit: int | None = None
@@ -111,6 +118,7 @@ class Documents:
         if documents:
             self._graft.jobs.cancel_for(store, files, names)  # a newer version on its way too
             self._graft.index.delete_documents(store.id, names)
+            files |= self._graft.files.earlier_versions(documents, tenant=store.tenant)
         self._graft.files.release(files, tenant=store.tenant)
 
     def reindex(self, store: StoreRecord, *, progress: Progress = no_progress) -> StoreRecord:
@@ -147,7 +155,10 @@ class Documents:
 
         wanted = self.list(store)
         names = {document.name for document in wanted}
-        self._remove(made, [each for each in self.list(made) if each.name not in names])
+        gone = [each for each in self.list(made) if each.name not in names]
+        self._graft.index.delete_documents(made.id, [each.name for each in gone])
+        files = {each.file_id for each in gone if each.file_id is not None}
+        self._graft.files.release(files, tenant=store.tenant, only_of_documents=True)
         sources = [
             SourceFile(d.name, sha256=d.version, attributes=d.attributes, file_id=d.file_id)
             for d in wanted

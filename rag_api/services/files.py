@@ -31,12 +31,12 @@ class Uploaded:
 
 
 def check_name(name: str, *, param: str = "filename") -> str:
-    """Refuse a name that cannot be shown or found again; give it in NFC."""
+    """Refuse a name that cannot be shown or found again; any other stays exactly as it is."""
     if not name.strip() or len(name) > MAX_NAME:
         raise InvalidInput(f"a name has 1 to {MAX_NAME} characters", param=param)
     if any(unicodedata.category(char) in ("Cc", "Cs") for char in name):
         raise InvalidInput(f"the name {name!r} holds control characters", param=param)
-    return unicodedata.normalize("NFC", name)
+    return name
 
 
 def _check_purpose(purpose: str) -> None:
@@ -59,8 +59,15 @@ class Files:
 
         The same name with the same bytes is the same file: its record comes back, not new.
         """
-        label = check_name(name)
         _check_purpose(purpose)
+        return self._store(name, source, tenant, purpose)
+
+    def of_document(self, name: str, source: BinaryIO | bytes, *, tenant: str) -> Uploaded:
+        """Store bytes that come in only as a document; they go when it is replaced or deleted."""
+        return self._store(name, source, tenant, OF_DOCUMENT)
+
+    def _store(self, name: str, source: BinaryIO | bytes, tenant: str, purpose: str) -> Uploaded:
+        label = check_name(name)
         limit = self._graft.settings.limits.upload_bytes
         blob = self._graft.index.put_blob(source, max_bytes=limit)
         record, is_new = self._graft.index.add_file(label, blob, tenant=tenant, purpose=purpose)

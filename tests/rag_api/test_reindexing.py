@@ -15,7 +15,7 @@ from tests.rag_api.api_server import Local
 
 
 def put(graft: Graft, store: StoreRecord, name: str, words: str, **attributes: int) -> Outcome:
-    made = graft.files.upload(name, words.encode(), tenant=store.tenant).file
+    made = graft.files.of_document(name, words.encode(), tenant=store.tenant).file
     source = SourceFile(name, sha256=made.sha256, file_id=made.id, attributes=attributes)
     return graft.documents.ingest(store, [source])[0]
 
