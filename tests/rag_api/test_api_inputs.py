@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -123,3 +124,64 @@ def test_a_page_goes_on_after_an_item_that_left_the_filter_meanwhile(local: Loca
     assert [each["id"] for each in rest["data"]] == [f for f in files if f != first["id"]]
     waiting = {"state": "queued", "after": job, "order": "asc"}
     assert len(local.request("GET", "/v1/jobs", params=waiting).json()["data"]) == 2
+
+
+def test_a_store_with_an_unknown_file_is_not_created(local: Local) -> None:
+    file = upload(local, "a.md")
+    body = {"name": "s", "file_ids": [file, "file-unknown"]}
+    answer = local.request("POST", "/v1/vector_stores", json=body)
+    assert answer.status_code == 404, answer.text
+    assert "file-unknown" in answer.json()["detail"]
+    many = local.graft.settings.limits.batch_items + 1
+    assert refused(
+        local.request("POST", "/v1/vector_stores", json={"name": "s", "file_ids": [file] * many})
+    )
+    assert local.request("GET", "/v1/vector_stores").json()["data"] == []
+    assert local.request("GET", "/v1/jobs").json()["data"] == []
+    store = make_store(local, file_ids=[file])
+    shown = local.request("GET", f"/v1/vector_stores/{store}/files/{file}").json()
+    assert shown["status"] == "in_progress"
+
+
+@pytest.mark.parametrize("splitter", ["bogus", "CharacterTextSplitter:pages", "structure:words"])
+def test_an_unknown_splitter_is_refused_when_the_store_is_created(
+    local: Local, splitter: str
+) -> None:
+    strategy = {"type": "auto", "splitter": splitter}
+    body = {"name": "s", "chunking_strategy": strategy}
+    problem = refused(local.request("POST", "/v1/vector_stores", json=body))
+    assert "RecursiveCharacterTextSplitter" in problem["detail"]
+    good = {"type": "auto", "splitter": "RecursiveCharacterTextSplitter:words"}
+    make_store(local, chunking_strategy=good)
+    chunking = local.graft.settings.chunking.model_copy(update={"splitter": splitter})
+    other = Local(local.graft.settings.model_copy(update={"chunking": chunking}))
+    assert refused(other.request("POST", "/v1/vector_stores", json={"name": "by settings"}))
+    other.graft.close()
+
+
+@pytest.mark.parametrize("name", ["e\u0301.md", "\u00e9.md", "dir/\u1100\u1161 \u212b.md"])
+def test_a_document_is_found_under_the_name_that_it_came_with(local: Local, name: str) -> None:
+    inside = f"/v1/vector_stores/{make_store(local)}"
+    path = f"{inside}/documents/{quote(name)}"
+    assert local.request("PUT", path, content=b"Ten litres a minute.").status_code == 202
+    local.work()
+    shown = local.request("GET", path)
+    assert (shown.status_code, shown.json()["document"]) == (200, name)
+    assert local.request("GET", f"{inside}/texts/{quote(name)}").text == "Ten litres a minute."
+    assert [d["document"] for d in local.request("GET", f"{inside}/documents").json()["data"]] == [
+        name
+    ]
+    assert local.request("DELETE", path).status_code == 200
+    assert local.request("GET", path).status_code == 404
+    file = upload(local, name)
+    assert local.request("GET", f"/v1/files/{file}").json()["filename"] == name
+
+
+def test_names_that_look_alike_are_two_documents(local: Local) -> None:
+    inside = f"/v1/vector_stores/{make_store(local)}"
+    for name in ("e\u0301.md", "\u00e9.md"):
+        local.request("PUT", f"{inside}/documents/{quote(name)}", content=name.encode())
+    local.work()
+    both = {"documents": ["e\u0301.md", "\u00e9.md"]}
+    done = local.request("POST", f"{inside}/documents/delete", json=both).json()["data"]
+    assert [item["deleted"] for item in done] == [True, True]
