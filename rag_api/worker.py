@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -76,8 +77,18 @@ class Heart:
         return self._lost.is_set()
 
     def _beat(self) -> None:
-        while not self._done.wait(min(BEAT_S, self._graft.settings.lease_s / 4)):
-            if not self._graft.index.heartbeat(self._job.id, self._worker, self._progress):
+        """Beat until the job is done or lost; it is lost too once no beat came through a lease."""
+        lease_s = self._graft.settings.lease_s
+        last = time.monotonic()
+        while not self._done.wait(min(BEAT_S, lease_s / 4)):
+            try:
+                is_ours = self._graft.index.heartbeat(self._job.id, self._worker, self._progress)
+            except GraftError as error:
+                log.warning("job %s: no heartbeat: %s", self._job.id, error.message)
+                is_ours = time.monotonic() - last < lease_s
+            else:
+                last = time.monotonic()
+            if not is_ours:
                 self._lost.set()
                 return
 
