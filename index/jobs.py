@@ -158,6 +158,15 @@ class Jobs(Part):
             values |= {"state": "queued", "run_after": self._core.clock() + retry_in_s}
         return self._end(job_id, worker, values)
 
+    def release_job(self, job_id: str, worker: str) -> bool:
+        """Queue a job again that its worker must let go of; no attempt is spent. False: lost."""
+        values = {
+            "state": "queued",
+            "attempts": jobs.c.attempts - 1,
+            "run_after": self._core.clock(),
+        }
+        return self._end(job_id, worker, values)
+
     def cancel_job(self, job_id: str, *, tenant: str) -> JobRecord:
         """Cancel a job that has not ended; its worker learns it from its next heartbeat."""
         with self._core.write() as (connection, _):

@@ -136,7 +136,7 @@ class Worker:
 
     def _interrupted(self, job: JobRecord, heart: Heart) -> None:
         if not heart.lost():  # this process is to end: the next one goes on at once
-            self._fail(job, "the worker was stopped; the job goes on", "interrupted", 0.0)
+            self._graft.index.release_job(job.id, self.name)
 
     def _fail(self, job: JobRecord, error: str, code: str, retry_in_s: float | None) -> None:
         self._graft.index.fail_job(job.id, self.name, error=error, code=code, retry_in_s=retry_in_s)
