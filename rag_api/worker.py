@@ -197,7 +197,7 @@ class Worker:
                 tenant=job.tenant,
                 store_id=store.id,
                 payload={"auto": True},
-                dedupe_key=f"{store.id}:{store.generation}",
+                dedupe_key=f"auto:{store.id}:{store.generation}",
             )
         return {"outcomes": dict(outcomes)}
 

@@ -161,7 +161,7 @@ class Jobs:
             tenant=tenant,
             store_id=store.id,
             payload={},
-            dedupe_key=f"{store.id}:{store.generation}",
+            dedupe_key=f"asked:{store.id}:{store.generation}",
         )
 
     # ---- where a file stands
