@@ -64,7 +64,8 @@ def _vectors(core: Core, connection: Connection, store: AnyRow) -> Iterator[Find
             rows = read_segment(core.folder.segments, segment, store.dimension, remedy)
         except (Damaged, Vanished) as error:
             has_damage = True
-            yield Finding("vectors", segment.name, f"{error}; {remedy}")
+            message = str(error) if isinstance(error, Damaged) else f"{error}; {remedy}"
+            yield Finding("vectors", segment.name, message)
             continue
         live = live_mask(connection, store.pk, rows)
         problem = _order_problem(segment, rows.ids, last, int((~live).sum()))

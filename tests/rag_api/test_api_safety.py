@@ -216,7 +216,10 @@ def test_s5_a_configured_reranker_that_is_missing_fails_the_start(
     application.graft.close()
 
 
-def test_v3_a_flipped_byte_makes_the_server_unready_and_it_says_where(local: Local) -> None:
+def test_v3_a_flipped_byte_makes_the_server_unready_and_its_log_says_where(
+    local: Local, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What anybody may read names no document and no path; the log and `graft doctor` do."""
     from rag_api.web.readiness import Readiness
 
     store = local.request("POST", "/v1/vector_stores", json={"name": "s"}).json()["id"]
@@ -234,14 +237,39 @@ def test_v3_a_flipped_byte_makes_the_server_unready_and_it_says_where(local: Loc
     assert segments
     readiness = Readiness(local.graft, None)
     local.app.state.readiness = readiness
-    readiness.start()
-    readiness.stop()
+    with caplog.at_level("ERROR", logger="graft.web"):
+        readiness.start()
+        readiness.stop()
     report = local.request("GET", "/readyz")
     assert report.status_code == 503
-    assert report.json()["damaged"]
+    found = f"damaged: {len(segments)} finding(s); run `graft doctor`"
+    assert report.json()["parts"]["data"] == found
+    assert "a.md" not in report.text
+    assert str(data_dir) not in report.text
+    assert "a.md" in caplog.text
+    assert segments[0].name in caplog.text
     reply = local.request("POST", f"/v1/vector_stores/{store}/search", json={"query": "litres"})
     assert reply.status_code == 503
     assert reply.json()["code"] == "damaged"
+
+
+def test_readiness_names_no_path_of_a_model_that_is_missing(
+    tmp_path: Path, plain_settings: dict[str, Any]
+) -> None:
+    from rag_api.web.readiness import Readiness
+
+    gone = tmp_path / "secret-folder" / "model"
+    plain = {**plain_settings, "data_dir": str(tmp_path / "data"), "backbone": str(gone)}
+    local = Local(settings_from_plain(plain))
+    readiness = Readiness(local.graft, None)
+    readiness.start()
+    readiness.stop()
+    is_ready, body = readiness.report()
+    local.graft.close()
+    assert not is_ready
+    assert body["parts"]["data"] == body["parts"]["embedder"] == "ok"
+    assert body["parts"]["backbone"].startswith("not ready")
+    assert "secret-folder" not in str(body)
 
 
 def test_m6_the_server_and_its_worker_open_no_outside_socket(
