@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from index.errors import Cancelled, GraftError
 from rag_api.services.questions import Answered, Piece, piece_json
 from rag_api.web import problems, views
-from rag_api.web.dependencies import in_thread
+from rag_api.web.dependencies import wait_in_thread
 from rag_api.web.markers import MarkerFilter
 from rag_api.web.schemas import ChatRequest
 
@@ -47,7 +47,7 @@ async def finish_unless_gone(answering: OnItsWay, request: Request) -> Answered:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_cancel_when_gone, request.receive, answering.cancel)
         try:
-            answered = await in_thread(answering.finish)
+            answered = await wait_in_thread(answering.finish)
         except GraftError as error:
             tasks.cancel_scope.cancel()
             failure: GraftError | None = error
@@ -121,13 +121,13 @@ class EventStream(Response):
         yield self._chunk({"role": "assistant", "content": ""})
         iterator = iter(self._answering)
         markers = MarkerFilter(self._answering.num_passages)
-        while (piece := await in_thread(next, iterator, None)) is not None:
+        while (piece := await wait_in_thread(next, iterator, None)) is not None:
             words = markers.feed(piece.text)
             if words or self._request.logprobs or "tokens" in self._request.include:
                 yield self._chunk({"content": words}, **self._about(piece))
         if words := markers.rest():
             yield self._chunk({"content": words})
-        answered = await in_thread(self._answering.finish)
+        answered = await wait_in_thread(self._answering.finish)
         annotations = [views.annotation(quote, i) for i, quote in enumerate(answered.citations)]
         yield self._chunk(
             {"annotations": annotations} if annotations else {},
