@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, func, or_, select, text
 
 from index.errors import NotFound
 from index.records import Chunk, DocumentRecord, FileRecord, Span, StoreRecord
@@ -51,6 +51,7 @@ _CHUNKS = (
     .where(chunks.c.pk.between(bindparam("first"), bindparam("last")))
     .order_by(chunks.c.pk)
 )
+_LAST_STORE = text("SELECT seq FROM sqlite_sequence WHERE name = 'stores'")
 _STORE_BY_ID = select(stores).where(stores.c.id == bindparam("id"))
 
 
@@ -66,6 +67,12 @@ def store_row(connection: Connection, store_id: str) -> tuple[int, StoreRecord]:
     if row is None:
         raise NotFound(f"no vector store {store_id!r}")
     return row.pk, store_record(row)
+
+
+def store_keys(connection: Connection) -> tuple[set[int], int]:
+    """Give the keys of all stores, and the greatest key that was ever given."""
+    last = connection.execute(_LAST_STORE).scalar() or 0
+    return set(connection.execute(select(stores.c.pk)).scalars()), last
 
 
 def store_of_tenant(connection: Connection, store: str, tenant: str) -> tuple[int, StoreRecord]:

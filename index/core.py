@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 
-from index.catalogue import named_blobs, named_segments
+from index.catalogue import named_blobs, named_segments, store_keys
 from index.database import Database
-from index.errors import Busy, Damaged, GraftError, StorageFailed
+from index.errors import Busy, Damaged, GraftError, NotFound, StorageFailed
 from index.files import Folder, Vanished
 from index.memory import MemoryCache
 from index.segments import VectorCache
@@ -52,8 +52,10 @@ class Core:
         """Give a snapshot and what `load` made of it, both of one generation.
 
         `load` says None, or raises Vanished, when the snapshot was overtaken: then a newer one is
-        taken. Raises Damaged where a file stays missing.
+        taken. Raises Damaged where a file stays missing. Where another process has deleted stores
+        (seen when one is not found, or one is opened anew), what is held of them is dropped.
         """
+        known = self._held()
         seen: str | None = None
         for look in range(MAX_LOOKS):
             with self.database.read() as connection:
@@ -66,6 +68,11 @@ class Core:
                             "and ingest again the documents that it belongs to"
                         ) from error
                     seen, loaded = str(error), None
+                except NotFound:
+                    self._forget_deleted(connection)
+                    raise
+                if self._held() - known:
+                    self._forget_deleted(connection)
                 if loaded is not None:
                     yield connection, loaded
                     return
@@ -122,6 +129,17 @@ class Core:
         for store in garbage.stores:
             self.vectors.forget(store)
             self.memories.forget(store)
+
+    def _held(self) -> set[int]:
+        return self.vectors.held() | self.memories.held()
+
+    def _forget_deleted(self, connection: Connection) -> None:
+        """Drop what is held of stores that this snapshot knows to be deleted."""
+        present, last = store_keys(connection)
+        for pk in self._held():
+            if pk <= last and pk not in present:
+                self.vectors.forget(pk)
+                self.memories.forget(pk)
 
     def now(self) -> int:
         """Give the time in whole Unix seconds."""

@@ -187,6 +187,11 @@ class MemoryCache:
                 held.view = self._advance(connection, pk, store, backbone, held)
             return held.view if held.view.generation == store.generation else None
 
+    def held(self) -> set[int]:
+        """Name the stores of which something is held."""
+        with self._lock:
+            return {pk for pk, _ in self._held}
+
     def forget(self, pk: int, backbone: str | None = None) -> None:
         """Drop what is held of a store (under one backbone, or all)."""
         with self._lock:

@@ -199,6 +199,13 @@ class VectorCache:
     def forget(self, pk: int) -> None:
         """Drop a store that was deleted."""
         self._tables.pop(pk, None)
+        with self._lock:
+            self._locks.pop(pk, None)
+
+    def held(self) -> set[int]:
+        """Name the stores of which something is held."""
+        with self._lock:
+            return self._tables.keys() | self._locks.keys()
 
     def _advance(
         self, connection: Connection, pk: int, store: StoreRecord, held: VectorTable | None
