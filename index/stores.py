@@ -5,7 +5,7 @@ Knows nothing of what a store's documents hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -81,6 +81,12 @@ class Stores(Part):
         statement = select(stores).where(stores.c.tenant == tenant).order_by(stores.c.pk)
         with self._core.database.read() as connection:
             return [store_record(row) for row in connection.execute(statement)]
+
+    def known_stores(self, store_ids: Collection[str]) -> set[str]:
+        """Give those ids that are a store's, whosever it is."""
+        statement = select(stores.c.id).where(stores.c.id.in_(store_ids))
+        with self._core.database.read() as connection:
+            return set(connection.execute(statement).scalars())
 
     def update_store(
         self,

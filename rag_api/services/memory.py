@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from knn_lm import KnnSettings, TokenMemory
     from rag_api.wiring import Graft
 
+MOUNTED_BYTES = 4 << 30
+"""Mounts that were not used last go above this; the newest one stays whatever its size."""
 PROBE_CHARS = 2000
 """Enough text to fill one window when the speed of this machine is measured."""
 
@@ -67,13 +70,22 @@ class Estimate:
         return self.num_tokens / self.tokens_per_s if self.tokens_per_s else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """The searchable memory of a selection of stores at these generations."""
+
+    generations: tuple[int, ...]
+    memory: TokenMemory
+    num_bytes: int
+
+
 class Memory:
     """The token memories of a data folder under the backbone of the settings."""
 
     def __init__(self, graft: Graft) -> None:
         self._graft = graft
         self._lock = threading.Lock()
-        self._mounted: dict[tuple[object, ...], TokenMemory] = {}
+        self._mounted: OrderedDict[tuple[str, ...], _Mount] = OrderedDict()
 
     def status(self, store: StoreRecord) -> MemoryStatus:
         """Count the documents with and without token keys."""
@@ -181,21 +193,43 @@ class Memory:
         views: Sequence[MemoryView],
         where: AttributeFilter | None,
     ) -> TokenMemory:
-        """Give the searchable memory of these views, kept until a generation changes."""
+        """Give the searchable memory of these views, kept until a generation of them changes.
+
+        The mounts used last are kept, up to MOUNTED_BYTES of them.
+        """
         if where is not None:
             wanted = {pair for store in stores for pair in self._matching(store, where)}
             return self._searchable(restricted(merged(views), wanted))
-        key = tuple((store.id, view.generation) for store, view in zip(stores, views, strict=True))
+        selection = tuple(store.id for store in stores)
+        generations = tuple(view.generation for view in views)
         with self._lock:
-            if key not in self._mounted:
-                ids = {store.id for store in stores}
-                self._mounted = {  # an old generation of these stores is never asked again
-                    old: memory
-                    for old, memory in self._mounted.items()
-                    if not any(part[0] in ids for part in old if isinstance(part, tuple))
-                }
-                self._mounted[key] = self._searchable(merged(views))
-            return self._mounted[key]
+            held = self._mounted.get(selection)
+            if held is None or held.generations != generations:
+                self._drop_outdated(dict(zip(selection, generations, strict=True)))
+                view = merged(views)
+                held = _Mount(generations, self._searchable(view), _num_bytes(view))
+                self._mounted[selection] = held
+            self._mounted.move_to_end(selection)
+            while len(self._mounted) > 1 and self._num_mounted_bytes() > MOUNTED_BYTES:
+                self._mounted.popitem(last=False)
+            return held.memory
+
+    def _num_mounted_bytes(self) -> int:
+        return sum(mount.num_bytes for mount in self._mounted.values())
+
+    def _drop_outdated(self, newest: Mapping[str, int]) -> None:
+        """Drop mounts of older generations than these, and of stores that are gone."""
+        known = self._graft.index.known_stores({i for key in self._mounted for i in key})
+        for selection, mount in list(self._mounted.items()):
+            pairs = zip(selection, mount.generations, strict=True)
+            if any(i not in known or held < newest.get(i, held) for i, held in pairs):
+                del self._mounted[selection]
+
+    def forget(self, store_id: str) -> None:
+        """Drop every mount that a deleted store is part of."""
+        with self._lock:
+            for selection in [key for key in self._mounted if store_id in key]:
+                del self._mounted[selection]
 
     def _searchable(self, view: MemoryView) -> TokenMemory:
         from knn_lm import TokenMemory
@@ -232,3 +266,8 @@ def _lacking(store: StoreRecord, view: MemoryView) -> str:
         f"{view.pending} document(s) of store {store.name!r} have no token keys for this backbone "
         f"yet and take no part in the token memory; run `graft memory build --store {store.name}`"
     )
+
+
+def _num_bytes(view: MemoryView) -> int:
+    """Give about what a mount of a view takes: the keys as float16 and as float32, the columns."""
+    return 6 * view.keys.size + 4 * 8 * len(view.values)

@@ -83,6 +83,7 @@ class Stores:
         found = self.get(store, tenant=tenant)
         self._graft.jobs.cancel_for_store(found)
         self._graft.index.delete_store(found.id, tenant=tenant)
+        self._graft.memory.forget(found.id)
         return found
 
 
