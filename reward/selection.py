@@ -115,15 +115,18 @@ def best_of_n(
     """Generate n candidates with the seeds seed … seed + n − 1, score them, choose one.
 
     Greedy requests would give n equal texts, so `request.temperature` must be above 0 where
-    n > 1. Where a candidate fails, the others are cancelled and its error is raised.
+    n > 1. Where a candidate fails or the engine's queue is full (Busy), the others are cancelled and
+    its error is raised.
     """
     if n < 1 or (n > 1 and request.temperature <= 0):
         raise InvalidInput(
             f"best_of_n needs n >= 1, and a temperature above 0 where n > 1; got n = {n!r}, "
             f"temperature = {request.temperature!r}"
         )
-    handles = [engine.submit(dataclasses.replace(request, seed=request.seed + i)) for i in range(n)]
+    handles: list[Handle] = []
     try:
+        for i in range(n):
+            handles.append(engine.submit(dataclasses.replace(request, seed=request.seed + i)))
         candidates = tuple(handle.result(None) for handle in handles)
     finally:
         for handle in handles:

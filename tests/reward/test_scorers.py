@@ -17,9 +17,10 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 from backbone import LanguageModel, ModelCache, tiny_model
 from decoding.engine import Engine
+from decoding.handles import Handle
 from decoding.protocols import Scorer
 from decoding.records import Completion, Request, TokenEvent, Usage
-from index.errors import ConfigError, GraftError, InvalidInput, ModelError
+from index.errors import Busy, ConfigError, GraftError, InvalidInput, ModelError
 from retriever import Reranker
 from reward import (
     BestOfN,
@@ -203,3 +204,26 @@ def test_best_of_n_refuses_n_equal_greedy_texts(model: LanguageModel) -> None:
         with pytest.raises(InvalidInput, match="temperature"):
             best_of_n(engine, request, question="q", scorer=MeanLogProb(), n=2)
         assert best_of_n(engine, request, question="q", scorer=MeanLogProb(), n=1).chosen == 0
+
+
+class Recording:
+    """A real engine that remembers the handles it gave."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.handles: list[Handle] = []
+
+    def submit(self, request: Request) -> Handle:
+        self.handles.append(self._engine.submit(request))
+        return self.handles[-1]
+
+
+def test_best_of_n_leaves_nothing_running_where_the_queue_is_full(model: LanguageModel) -> None:
+    prompt = tuple(model.encode("the cat"))
+    request = Request(prompt, max_tokens=400, temperature=1.0, ignore_eos=True)
+    with Engine(model, max_queue=2) as engine:
+        recording = Recording(engine)
+        with pytest.raises(Busy):
+            best_of_n(recording, request, question="q", scorer=MeanLogProb(), n=8)
+        assert recording.handles
+        assert all(handle.is_cancelled for handle in recording.handles)
