@@ -92,9 +92,12 @@ class Documents:
         return self._graft.index.text(store.id, name)
 
     def delete(self, store: StoreRecord, name: str) -> None:
-        """Delete one document, and its file where nothing else is made of it. Raises NotFound."""
-        document = self.get(store, name)
-        self._remove(store, [document])
+        """Delete one document, also one on its way, and its file where nothing else is made of it.
+
+        Raises NotFound.
+        """
+        if name not in self._remove(store, [name]):
+            raise NotFound(f"no document {name!r} in this store")
 
     def delete_many(self, store: StoreRecord, names: Sequence[str]) -> Sequence[Deletion]:
         """Delete documents, each by itself; a repeated name refuses the whole call."""
@@ -103,23 +106,32 @@ class Documents:
             raise InvalidInput(
                 f"{repeated[0]!r} is named more than once; nothing was deleted", param="documents"
             )
-        present = {document.name: document for document in self.list(store)}
-        self._remove(store, [present[name] for name in names if name in present])
+        gone = self._remove(store, names)
         return [
             Deletion(name, True)
-            if name in present
+            if name in gone
             else Deletion(name, False, NotFound(f"no document {name!r} in this store"))
             for name in names
         ]
 
-    def _remove(self, store: StoreRecord, documents: Sequence[DocumentRecord]) -> None:
-        files = {document.file_id for document in documents if document.file_id is not None}
-        names = [document.name for document in documents]
-        if documents:
-            self._graft.jobs.cancel_for(store, files, names)  # a newer version on its way too
-            self._graft.index.delete_documents(store.id, names)
-            files |= self._graft.files.earlier_versions(documents, tenant=store.tenant)
+    def _remove(self, store: StoreRecord, names: Sequence[str]) -> set[str]:
+        """Stop what is on its way, then delete what is there; give the names that were either."""
+        before = self._named(store, names)
+        files = {document.file_id for document in before if document.file_id is not None}
+        stopped = self._graft.jobs.cancel_for(store, files, names)
+        present = self._named(store, names)  # what was committed until it was stopped too
+        if present:
+            self._graft.index.delete_documents(store.id, [document.name for document in present])
+        files |= {document.file_id for document in present if document.file_id is not None}
+        files |= {file_id for file_id, _ in stopped}
+        if present:
+            files |= self._graft.files.earlier_versions(present, tenant=store.tenant)
         self._graft.files.release(files, tenant=store.tenant)
+        return {document.name for document in (*before, *present)} | {name for _, name in stopped}
+
+    def _named(self, store: StoreRecord, names: Sequence[str]) -> Sequence[DocumentRecord]:
+        wanted = set(names)
+        return [document for document in self.list(store) if document.name in wanted]
 
     def reindex(self, store: StoreRecord, *, progress: Progress = no_progress) -> StoreRecord:
         """Make a store anew with the embedder of the settings, from the stored bytes.

@@ -228,11 +228,13 @@ class Jobs:
 
     def cancel_for(
         self, store: StoreRecord, file_ids: Collection[str], names: Collection[str] = ()
-    ) -> None:
+    ) -> set[tuple[str, str]]:
         """Cancel what is on its way for files or names, so that nothing deleted comes back.
 
-        The other files of a cancelled job go on in a job of their own.
+        The other files of a cancelled job go on in a job of their own. Gives the file id and the
+        name of all that was cancelled.
         """
+        cancelled: set[tuple[str, str]] = set()
         for job in self.list(tenant=store.tenant, store_id=store.id):
             items = job.payload.get("items", [])
             rest = [i for i in items if i["file_id"] not in file_ids and i["name"] not in names]
@@ -246,6 +248,8 @@ class Jobs:
                     store_id=store.id,
                     payload={"items": rest, "refused": []},
                 )
+            cancelled |= {(i["file_id"], i["name"]) for i in items if i not in rest}
+        return cancelled
 
     def waited_for(self, store: StoreRecord) -> set[str]:
         """Give the files that a job of this store still has to ingest."""

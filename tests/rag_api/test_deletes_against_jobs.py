@@ -161,6 +161,39 @@ def test_a_document_that_is_deleted_does_not_come_back_in_its_next_version(local
     assert documents(local, store) == set()
 
 
+def delete_by_name(app: Local, store: str, name: str, *, many: bool) -> bool:
+    """Delete a document by one of two routes; say whether it was there."""
+    path = f"/v1/vector_stores/{store}/documents"
+    if not many:
+        return app.request("DELETE", f"{path}/{name}").status_code == 200
+    reply = app.request("POST", f"{path}/delete", json={"documents": [name]})
+    return bool(reply.json()["data"][0]["deleted"])
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("is_running", [False, True])
+def test_d4_a_document_is_deleted_while_its_first_version_is_on_its_way(
+    local: Local, many: bool, is_running: bool
+) -> None:
+    store = new_store(local)
+    path = f"/v1/vector_stores/{store}/documents/secret.md"
+    put = local.request("PUT", path, content=SECRET.encode()).json()
+    answers: list[bool] = []
+
+    def delete() -> None:
+        answers.append(delete_by_name(local, store, "secret.md", many=many))
+
+    if is_running:
+        running(local, store, put["graft"]["job_id"], delete)
+    else:
+        delete()
+    local.work()
+    assert answers == [True]
+    assert documents(local, store) == set()
+    assert local.request("GET", f"/v1/files/{put['id']}").status_code == 404
+    assert not delete_by_name(local, store, "secret.md", many=many)
+
+
 def test_a_store_that_is_deleted_under_an_ingestion_is_gone(local: Local) -> None:
     store = new_store(local)
     job = attach(local, store, upload(local, "secret.md", SECRET))
@@ -210,3 +243,22 @@ def test_deletes_at_any_moment_of_a_running_ingestion_are_for_good(local: Local)
     local.work()
     assert documents(local, store) == set(files) - set(gone)
     assert local.graft.index.check() == []
+
+
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_d4_a_delete_by_name_stops_a_first_ingestion_that_has_not_ended(
+    local: Local, is_bulk: bool
+) -> None:
+    store = new_store(local)
+    path = f"/v1/vector_stores/{store}/documents"
+    assert local.request("PUT", f"{path}/secret.md", content=SECRET.encode()).status_code == 202
+    if is_bulk:
+        body = {"documents": ["secret.md", "never.md"]}
+        done = local.request("POST", f"{path}/delete", json=body).json()["data"]
+        assert [each["deleted"] for each in done] == [True, False]
+    else:
+        assert local.request("DELETE", f"{path}/secret.md").json()["deleted"] is True
+    local.work()
+    assert documents(local, store) == set()
+    assert local.request("GET", "/v1/files").json()["data"] == []
+    assert local.request("DELETE", f"{path}/secret.md").status_code == 404
