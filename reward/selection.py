@@ -115,8 +115,8 @@ def best_of_n(
     """Generate n candidates with the seeds seed … seed + n − 1, score them, choose one.
 
     Greedy requests would give n equal texts, so `request.temperature` must be above 0 where
-    n > 1. Where a candidate fails or the engine's queue is full (Busy), the others are cancelled and
-    its error is raised.
+    n > 1. Where a candidate fails or the queue is full (Busy), the others are cancelled and its
+    error is raised.
     """
     if n < 1 or (n > 1 and request.temperature <= 0):
         raise InvalidInput(
