@@ -167,6 +167,18 @@ class Jobs(Part):
         }
         return self._end(job_id, worker, values)
 
+    def amend_job(self, job_id: str, payload: Mapping[str, Any], *, tenant: str) -> None:
+        """Replace the payload of a job that has ended. Raises NotFound, Conflict for a live one."""
+        with self._core.write() as (connection, _):
+            self._of_tenant(connection, job_id, tenant)
+            changed = connection.execute(
+                update(jobs)
+                .where(jobs.c.id == job_id, jobs.c.state.not_in(_LIVE))
+                .values(payload=dict(payload))
+            )
+            if not changed.rowcount:
+                raise Conflict(f"the job {job_id!r} has not ended; cancel it first")
+
     def cancel_job(self, job_id: str, *, tenant: str) -> JobRecord:
         """Cancel a job that has not ended; its worker learns it from its next heartbeat."""
         with self._core.write() as (connection, _):

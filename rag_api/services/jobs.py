@@ -198,7 +198,12 @@ class Jobs:
         file = self._file_of(str(item["file_id"]), tenant)
         outcome = (job.result or {}).get("outcomes", {}).get(item["file_id"], {})
         state = _state(job, outcome)
-        if file is None or state == "completed" or (state != "in_progress" and file.id in found):
+        if (
+            file is None
+            or item.get("dismissed")
+            or state == "completed"
+            or (state != "in_progress" and file.id in found)
+        ):
             return
         found[file.id] = StoredFile(
             file,
@@ -225,6 +230,16 @@ class Jobs:
         document = self._graft.documents.by_file(store, file_id)
         if document is not None:
             self._graft.index.delete_documents(store.id, [document.name])
+        self._dismiss(store, file_id)
+
+    def _dismiss(self, store: StoreRecord, file_id: str) -> None:
+        """Mark a file in the store's ended jobs, so that it is listed there no longer."""
+        for job in self.list(tenant=store.tenant, store_id=store.id):
+            items = job.payload.get("items", [])
+            marked = [i | {"dismissed": True} if i["file_id"] == file_id else i for i in items]
+            if job.state not in LIVE and marked != items:
+                payload = {**job.payload, "items": marked}
+                self._graft.index.amend_job(job.id, payload, tenant=store.tenant)
 
     def cancel_for(
         self, store: StoreRecord, file_ids: Collection[str], names: Collection[str] = ()

@@ -166,6 +166,9 @@ def batch_of_job(job: JobRecord, listed: Sequence[StoredFile]) -> JSON:
     wanted = {item["file_id"] for item in job.payload["items"]}
     refused = job.payload.get("refused", [])
     states: list[str] = [item.state for item in listed if item.file.id in wanted]
+    there = {item.file.id for item in listed}
+    dismissed = {i["file_id"] for i in job.payload["items"] if i.get("dismissed")} - there
+    states += ["cancelled"] * len(dismissed)
     counts = {name: states.count(name) for name in ("in_progress", "completed", "cancelled")}
     failed = states.count("failed") + len(refused)
     ended = "cancelled" if counts["cancelled"] else "completed"

@@ -262,3 +262,20 @@ def test_d4_a_delete_by_name_stops_a_first_ingestion_that_has_not_ended(
     assert documents(local, store) == set()
     assert local.request("GET", "/v1/files").json()["data"] == []
     assert local.request("DELETE", f"{path}/secret.md").status_code == 404
+
+
+@pytest.mark.parametrize("is_failed", [False, True])
+def test_a_file_that_was_taken_out_is_listed_no_longer(local: Local, is_failed: bool) -> None:
+    store = new_store(local)
+    file = upload(local, "a.zzz", "\x00\x01") if is_failed else upload(local, "a.md", SECRET)
+    attach(local, store, file)
+    path = f"/v1/vector_stores/{store}/files"
+    if is_failed:
+        local.work()
+        assert local.request("GET", f"{path}/{file}").json()["status"] == "failed"
+    assert local.request("DELETE", f"{path}/{file}").json()["deleted"] is True
+    assert local.request("GET", path).json()["data"] == []
+    assert local.request("DELETE", f"{path}/{file}").status_code == 404
+    assert local.request("GET", f"/v1/files/{file}").status_code == 200
+    attach(local, store, file)
+    assert [each["id"] for each in local.request("GET", path).json()["data"]] == [file]
