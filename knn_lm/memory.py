@@ -16,12 +16,12 @@ from torch import Tensor
 
 from index.errors import Damaged, FingerprintMismatch, InvalidInput
 from index.records import DocumentRecord, MemoryView, Span
+from knn_lm.scaling import Entries, measure_scale
 
 _NUM_SPARE = 16
 """Further candidates that are re-scored, since the matrix product rounds."""
 _MAX_PRODUCTS = 1 << 24
 """Distances that are held at once (64 MB)."""
-_SAMPLE = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,10 @@ class Neighbours:
 class TokenMemory:
     """All entries of one generation, in memory, with the distance scale of this store.
 
-    `scale` is the median squared distance from an entry to its nearest other entry (those at
-    distance 0 left aside, 1.0 where no others are left), over at most 512 entries chosen by their
-    content: it does not depend on the order in which documents came.
+    `scale` is the median squared distance from an entry to the nearest one of another context
+    (unequal key, and another last 8 tokens with the next one counted; 1.0 where there is none),
+    over at most 512 entries chosen by their content. It depends neither on the order in which
+    documents came nor on copies and near-copies of them.
     """
 
     def __init__(self, view: MemoryView, *, fingerprint: str, key_dim: int) -> None:
@@ -55,7 +56,8 @@ class TokenMemory:
         self.values = torch.from_numpy(np.array(view.values, dtype=np.int64))
         self._keys = view.keys
         self._proposer = _Proposer(self._keys)
-        self.scale = self._measure_scale()
+        entries = Entries(self._keys, view.values, view.document_of)
+        self.scale = measure_scale(entries, self._proposer.score, at_once=_MAX_PRODUCTS)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -106,23 +108,6 @@ class TokenMemory:
         """Give the stored keys of entries, as float32."""
         return torch.from_numpy(self._keys[entries.numpy()].astype(np.float32))
 
-    def _measure_scale(self) -> float:
-        if len(self) < 2:
-            return 1.0
-        sample = torch.from_numpy(_sample(self._keys, _SAMPLE))
-        keys = self._stored(sample)
-        found = self.search(keys, 2)
-        tolerance = 1e-6 * float(keys.square().sum(dim=-1).max())
-        if not bool((found.distances[:, 0] <= tolerance).all()):
-            raise Damaged(
-                "a stored key is not its own nearest neighbour: the search over this memory is "
-                "wrong; run `graft doctor`"
-            )
-        is_self = found.entries[:, 0] == sample
-        nearest = torch.where(is_self, found.distances[:, 1], found.distances[:, 0])
-        positive = nearest[nearest > 0]
-        return float(positive.median()) if len(positive) else 1.0
-
 
 class _Proposer:
     """Candidates by |k|² − 2 q·k over keys with their mean taken away, which rounds less."""
@@ -133,22 +118,13 @@ class _Proposer:
         self._centred -= self._mean
         self._squares = self._centred.square().sum(dim=-1)
 
+    def score(self, keys: Tensor) -> Tensor:
+        """Give the squared distances of queries [N, D] less a constant of each query: [N, T]."""
+        return torch.addmm(self._squares, keys - self._mean, self._centred.T, alpha=-2.0)
+
     def propose(self, keys: Tensor, k: int) -> Tensor:
         """Give the k most promising entries of queries [N, D]: [N, k], in no order."""
-        products = torch.addmm(self._squares, keys - self._mean, self._centred.T, alpha=-2.0)
-        return products.topk(k, dim=-1, largest=False, sorted=False).indices
-
-
-def _sample(keys: npt.NDArray[np.float16], num: int) -> npt.NDArray[np.int64]:
-    """Choose entries by a hash of their keys: the same set whatever the order of the entries."""
-    odd = np.random.Philox(key=1).random_raw(keys.shape[1]) | np.uint64(1)
-    words = np.ascontiguousarray(keys).view(np.uint16)
-    blocks = [words[at : at + 4096].astype(np.uint64) @ odd for at in range(0, len(words), 4096)]
-    hashes = np.concatenate(blocks)
-    hashes ^= hashes >> np.uint64(29)
-    hashes *= np.uint64(0xBF58476D1CE4E5B9)
-    chosen: npt.NDArray[np.int64] = np.argsort(hashes, kind="stable")[:num]
-    return chosen
+        return self.score(keys).topk(k, dim=-1, largest=False, sorted=False).indices
 
 
 def _check(view: MemoryView, fingerprint: str, key_dim: int) -> None:

@@ -117,8 +117,38 @@ def test_the_scale_is_the_median_nearest_distance_whatever_the_order(
     order = np.random.default_rng(2).permutation(num)
     assert _load(replace(random, keys=random.keys[order])).scale == scale
     keys = torch.from_numpy(random.keys).double()
-    nearest = torch.cdist(keys, keys).square().fill_diagonal_(torch.inf).amin(dim=-1)
-    assert scale == pytest.approx(float(nearest[nearest > 1e-9].median()), rel=0.1)
+    distances = torch.cdist(keys, keys).square()
+    nearest = distances.masked_fill(distances < 1e-9, torch.inf).amin(dim=-1)
+    assert scale == pytest.approx(float(nearest.median()), rel=0.1)
+
+
+@pytest.mark.parametrize("num_copies", [1, 5])
+def test_the_scale_does_not_collapse_where_near_copies_of_documents_are_stored(
+    view: MemoryView, num_copies: int
+) -> None:
+    num = 300
+    alone = _random_view(view, num)
+    rng = np.random.default_rng(7)
+    copies = [alone.keys + rng.standard_normal((num, 24)) * 0.02 for _ in range(num_copies)]
+    count = num_copies + 1
+    documents = tuple(replace(view.documents[0], id=i, name=f"{i}.md") for i in range(count))
+    stored = replace(
+        alone,
+        keys=np.concatenate([alone.keys, *copies]).astype(np.float16),
+        values=np.tile(alone.values, count),
+        starts=np.tile(alone.starts, count),
+        ends=np.tile(alone.ends, count),
+        document_of=np.repeat(np.arange(count), num),
+        documents=documents,
+    )
+    assert _load(stored).scale == pytest.approx(_load(alone).scale, rel=0.1)
+
+
+def test_the_scale_of_a_store_of_exact_copies_is_that_of_one_of_them(make_view: MakeView) -> None:
+    text = "the other and the in on one is not 猫 é mat dog cat sat who why when " * 2
+    alone = _load(make_view(MODEL, {"a.md": text})).scale
+    both = _load(make_view(MODEL, {"a.md": text, "b.md": text})).scale
+    assert both == pytest.approx(alone, rel=1e-4)
 
 
 def test_the_scale_of_equal_keys_or_of_one_is_one(view: MemoryView) -> None:
