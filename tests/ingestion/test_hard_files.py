@@ -125,3 +125,12 @@ def test_the_command_prints_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "| a.txt | 5 | 5 characters |  |" in out
     assert "ParseError: empty" in out
     assert formats_table.main([]) == 2
+
+
+def test_the_child_reports_its_own_peak_and_not_its_parents(tmp_path: Path) -> None:
+    ballast = bytearray(b"x") * (600 * 2**20)  # every page is written, so it is resident
+    source = tmp_path / "a.txt"
+    source.write_text("A line.")
+    with Parser(ParseLimits()) as parser:
+        parser.parse(source, "a.txt")
+        assert 2**20 < parser.peak_bytes() < len(ballast) // 2
