@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from index.errors import Cancelled, GraftError
+from index.errors import Busy, Cancelled, GraftError
 from rag_api.services.questions import Answered, Piece, piece_json
 from rag_api.web import problems, views
 from rag_api.web.dependencies import wait_in_thread
@@ -44,8 +44,15 @@ class OnItsWay(Protocol):
 
 async def finish_unless_gone(answering: OnItsWay, request: Request) -> Answered:
     """Wait for a whole answer; a client that goes away stops it."""
+    is_gone = False
+
+    def gone() -> None:
+        nonlocal is_gone
+        is_gone = True
+        answering.cancel()
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_cancel_when_gone, request.receive, answering.cancel)
+        tasks.start_soon(_cancel_when_gone, request.receive, gone)
         try:
             answered = await wait_in_thread(answering.finish)
         except GraftError as error:
@@ -57,7 +64,7 @@ async def finish_unless_gone(answering: OnItsWay, request: Request) -> Answered:
     if failure is not None:  # raised out here: a task group would wrap it in a group of errors
         raise failure
     if answered.finish_reason == "cancelled":
-        raise Cancelled("the client went away")
+        raise Cancelled("the client went away") if is_gone else _stopped()
     return answered
 
 
@@ -65,6 +72,10 @@ async def _cancel_when_gone(receive: Receive, cancel: Callable[[], None]) -> Non
     while (await receive())["type"] != "http.disconnect":
         pass
     cancel()
+
+
+def _stopped() -> Busy:
+    return Busy("the server stopped this answer before its end; ask again")
 
 
 class EventStream(Response):
@@ -128,6 +139,8 @@ class EventStream(Response):
         if words := markers.rest():
             yield self._chunk({"content": words})
         answered = await wait_in_thread(self._answering.finish)
+        if answered.finish_reason == "cancelled":  # to a client that went away nothing is sent
+            raise _stopped()
         annotations = [views.annotation(quote, i) for i, quote in enumerate(answered.citations)]
         yield self._chunk(
             {"annotations": annotations} if annotations else {},
