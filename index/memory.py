@@ -204,8 +204,10 @@ class MemoryCache:
         rows = rows_of(connection, pk, backbone)
         present = {row.pk: row for row in rows if row.segment is not None}
         table = held.table
-        if gone := table.members.keys() - present.keys():
-            table = table.without(set(gone))
+        names = {key: row.segment for key, row in present.items()}
+        # A document's keys may have been dropped and built anew: then its segment has another name.
+        if gone := {key for key in table.members if held.names.get(key) != names.get(key)}:
+            table = table.without(gone)
         added = [row for key, row in present.items() if key not in table.members]
         if added and not table.filled:
             table = _Table.with_capacity(
@@ -213,7 +215,7 @@ class MemoryCache:
             )
         for row in added:
             table.add(row.pk, read_arrays(self._folder.segments, row))
-        held.table = table
+        held.table, held.names = table, names
         records = {key: document_record(row) for key, row in present.items()}
         return table.show(records, store.generation, len(rows) - len(present))
 
@@ -222,4 +224,5 @@ class MemoryCache:
 class _Held:
     lock: threading.Lock = field(default_factory=threading.Lock)
     table: _Table = field(default_factory=lambda: _Table.with_capacity(0, 0))
+    names: dict[int, str] = field(default_factory=dict)  # document -> the segment in the table
     view: MemoryView | None = None
