@@ -94,15 +94,48 @@ class TokenMemory:
     def _decide(self, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """Re-score candidates exactly; equals are ordered by value, then by entry.
 
-        So the distribution does not depend on the order in which documents came.
+        Where others may be as near as the k-th, `_settle` looks at all of them, so the distribution
+        does not depend on the order in which documents came.
         """
-        candidates = self._proposer.propose(keys, min(k + _NUM_SPARE, len(self)))
-        candidates = candidates.sort(dim=-1).values
+        products = self._proposer.score(keys)
+        proposed = products.topk(min(k + _NUM_SPARE, len(self)), dim=-1, largest=False)
+        candidates = proposed.indices.sort(dim=-1).values
         by_value = self.values[candidates].sort(dim=-1, stable=True).indices
         candidates = candidates.gather(-1, by_value)
-        exact = (self._stored(candidates) - keys.unsqueeze(1)).square().sum(dim=-1)
-        order = exact.sort(dim=-1, stable=True).indices[:, :k]
-        return exact.gather(-1, order), candidates.gather(-1, order)
+        exact, order = self._exact(keys, candidates).sort(dim=-1, stable=True)
+        near, which = exact[:, :k].contiguous(), candidates.gather(-1, order)[:, :k].contiguous()
+        if k < exact.shape[1]:
+            limits = self._proposer.limits(keys, near[:, -1])
+            is_crowded = (exact[:, k] <= near[:, -1]) | (proposed.values[:, -1] <= limits)
+            for row in is_crowded.nonzero()[:, 0].tolist():
+                rivals = (products[row] <= limits[row]).nonzero()[:, 0]
+                near[row], which[row] = self._settle(keys[row], rivals, k)
+        return near, which
+
+    def _settle(self, key: Tensor, rivals: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Choose the k nearest of all entries that may be among them, for one query [D].
+
+        Of those that are equally far as the k-th, taken by value, every so many-th is chosen: a
+        value keeps its part among them, whatever the order of the entries.
+        """
+        step = max(1, _MAX_PRODUCTS // self.key_dim)
+        exact = torch.cat(
+            [self._exact(key[None], part[None])[0] for part in torch.split(rivals, step)]
+        )
+        farthest = exact.kthvalue(k).values
+        nearer, tied = rivals[exact < farthest], rivals[exact == farthest]
+        tied = tied[self.values[tied].sort(stable=True).indices]
+        places = k - len(nearer)
+        middles = (2 * torch.arange(places) + 1) * len(tied) // (2 * places)
+        near = torch.cat([exact[exact < farthest], farthest.expand(places)])
+        which = torch.cat([nearer, tied[middles]])
+        by_value = self.values[which].sort(stable=True).indices
+        near, order = near[by_value].sort(stable=True)
+        return near, which[by_value][order]
+
+    def _exact(self, keys: Tensor, entries: Tensor) -> Tensor:
+        """Give the squared distances of queries [N, D] to stored keys [N, C]: [N, C]."""
+        return (self._stored(entries) - keys.unsqueeze(1)).square().sum(dim=-1)
 
     def _stored(self, entries: Tensor) -> Tensor:
         """Give the stored keys of entries, as float32."""
@@ -122,9 +155,12 @@ class _Proposer:
         """Give the squared distances of queries [N, D] less a constant of each query: [N, T]."""
         return torch.addmm(self._squares, keys - self._mean, self._centred.T, alpha=-2.0)
 
-    def propose(self, keys: Tensor, k: int) -> Tensor:
-        """Give the k most promising entries of queries [N, D]: [N, k], in no order."""
-        return self.score(keys).topk(k, dim=-1, largest=False, sorted=False).indices
+    def limits(self, keys: Tensor, distances: Tensor) -> Tensor:
+        """Give the scores that no entry within these distances [N] exceeds, rounding included."""
+        own = (keys - self._mean).square().sum(dim=-1)
+        spread = own + distances
+        rounding = 1e-5 * spread + 1e-6 * (keys.square().sum(dim=-1) * spread).sqrt()
+        return distances - own + rounding
 
 
 def _check(view: MemoryView, fingerprint: str, key_dim: int) -> None:

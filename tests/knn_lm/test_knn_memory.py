@@ -89,6 +89,35 @@ def test_t2_batched_search_equals_one_by_one(view: MemoryView) -> None:
         assert torch.equal(alone.distances[0], together.distances[i])
 
 
+def _tied_view(base: MemoryView, num: int) -> MemoryView:
+    """Make a memory whose first `num` entries have one key; a quarter of them one value."""
+    random = _random_view(base, num + 200)
+    keys, values = random.keys.copy(), np.arange(num + 200)
+    keys[:num] = keys[0]
+    values[: num // 4] = 399
+    return replace(random, keys=keys, values=values)
+
+
+@pytest.mark.parametrize(("num", "k"), [(79, 8), (150, 1), (20, 8), (150, 32)])
+def test_t10_more_equal_keys_than_neighbours_give_one_distribution_in_any_order(
+    view: MemoryView, num: int, k: int
+) -> None:
+    tied = _tied_view(view, num)
+    query = torch.from_numpy(tied.keys[:1].astype(np.float32))
+    queries = torch.cat([query, query + 0.25, torch.randn(3, 24) + 30])
+    expected = _load(tied)
+    found = expected.search(queries, k)
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(num + 200)
+        memory = _load(replace(tied, keys=tied.keys[order], values=tied.values[order]))
+        other = memory.search(queries, k)
+        assert torch.equal(other.distances, found.distances)
+        assert torch.equal(memory.values[other.entries], expected.values[found.entries])
+    assert found.entries[0].unique().numel() == k
+    share = float((expected.values[found.entries[0]] == 399).float().mean())
+    assert abs(share - (num // 4) / num) <= 1 / k
+
+
 def test_a_search_in_several_blocks_equals_one_in_one_block(
     view: MemoryView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
