@@ -113,8 +113,10 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http_error)
 
 
-async def _graft_error(_request: Request, error: Exception) -> Response:
+async def _graft_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, errors.GraftError)
+    if isinstance(error, errors.Damaged):
+        request.app.state.readiness.suspect()
     headers = {}
     if isinstance(error, errors.Busy):
         headers["retry-after"] = str(max(1, round(error.retry_after_s)))

@@ -7,6 +7,7 @@ import json
 import resource
 import signal
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -251,6 +252,44 @@ def test_v3_a_flipped_byte_makes_the_server_unready_and_its_log_says_where(
     reply = local.request("POST", f"/v1/vector_stores/{store}/search", json={"query": "litres"})
     assert reply.status_code == 503
     assert reply.json()["code"] == "damaged"
+
+
+def test_v3_damage_that_a_request_meets_is_reported_and_its_repair_too(
+    local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rag_api.web import readiness as module
+
+    monkeypatch.setattr(module, "RETRY_S", 0.2)
+    store = local.request("POST", "/v1/vector_stores", json={"name": "s"}).json()["id"]
+    files = {"file": ("a.md", b"Ten litres a minute.")}
+    file = local.request("POST", "/v1/files", files=files).json()["id"]
+    local.request("POST", f"/v1/vector_stores/{store}/files", json={"file_id": file})
+    local.work()
+    readiness = module.Readiness(local.graft, None)
+    local.app.state.readiness = readiness
+    readiness.start()
+
+    def data_is(wanted: str) -> bool:
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            if readiness.report()[1]["parts"]["data"].startswith(wanted):
+                return True
+            time.sleep(0.05)
+        return False
+
+    try:
+        assert data_is("ok")
+        local.graft.close()  # what is in memory would go on answering
+        [path] = (local.graft.settings.data_dir / "segments").glob("vectors-*")
+        whole = path.read_bytes()
+        path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+        found = local.request("POST", f"/v1/vector_stores/{store}/search", json={"query": "litres"})
+        assert found.status_code == 503
+        assert data_is("damaged")
+        path.write_bytes(whole)
+        assert data_is("ok")
+    finally:
+        readiness.stop()
 
 
 def test_readiness_names_no_path_of_a_model_that_is_missing(
