@@ -8,7 +8,7 @@ document is visible whole or not at all. Knows nothing of jobs, HTTP or token me
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +65,11 @@ class _Prepared:
     chunks: Sequence[Chunk]
     shas: Sequence[str]
     old: DocumentRecord | None
+
+    @property
+    def attributes(self) -> Mapping[str, str | int | float | bool]:
+        """Give the source's attributes; one that says none keeps those of the version before."""
+        return self.source.attributes or (self.old.attributes if self.old is not None else {})
 
     def wanted(self) -> list[Wanted]:
         text = self.file.parsed.text
@@ -210,13 +215,14 @@ class _Run:
     def _relabelled(self, there: DocumentRecord, source: SourceFile) -> DocumentRecord:
         """Give a document whose bytes are unchanged the attributes and the file of its source."""
         file_id = there.file_id if source.file_id is None else source.file_id
-        if dict(there.attributes) == dict(source.attributes) and there.file_id == file_id:
+        attributes = source.attributes or there.attributes
+        if dict(there.attributes) == dict(attributes) and there.file_id == file_id:
             return there
         try:
             return self._index.update_document(
                 self._store.id,
                 there.name,
-                attributes=source.attributes,
+                attributes=attributes,
                 file_id=file_id,
                 during_job=self._lease.job,
                 worker=self._lease.worker,
@@ -264,7 +270,7 @@ class _Run:
                     parsed=prepared.file.parsed,
                     chunks=prepared.chunks,
                     vectors=matrix(vectors, prepared.shas, self._embedder.dimension),
-                    attributes=prepared.source.attributes,
+                    attributes=prepared.attributes,
                     file_id=prepared.source.file_id,
                 )
                 for prepared in batch

@@ -15,7 +15,10 @@ Status = Literal["added", "replaced", "unchanged", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file to ingest under a name: at a path, or a blob of the index (`sha256`)."""
+    """A file to ingest under a name: at a path, or a blob of the index (`sha256`).
+
+    Without attributes, those that the document of this name has already stay.
+    """
 
     name: str
     path: Path | None = None

@@ -130,9 +130,10 @@ class Files:
         if wanted and only_of_documents:
             wanted &= {f.id for f in self._of_documents(tenant)}
         for store in self._graft.stores.list(tenant=tenant) if wanted else []:
+            # Jobs first: one that commits and ends in between is then seen as a document.
+            wanted -= self._graft.jobs.waited_for(store)
             listed = self._graft.index.list_documents(store.id)
             wanted -= {document.file_id for document in listed if document.file_id}
-            wanted -= self._graft.jobs.waited_for(store)
         for file_id in wanted:
             try:
                 self._graft.index.delete_file(file_id, tenant=tenant)

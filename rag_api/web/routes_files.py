@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from starlette.datastructures import UploadFile
 
-from index.errors import InvalidInput
+from index import FileRecord
+from index.errors import InvalidInput, NotFound
 from rag_api.web import pages, views
 from rag_api.web.dependencies import After, GraftPart, Limit, Order, Tenant, in_thread
 
@@ -63,9 +64,18 @@ def list_files(
     purpose: Annotated[str | None, Query()] = None,
 ) -> dict[str, Any]:
     """List the files, newest first."""
-    found = graft.files.list(
-        tenant=tenant, after=after, limit=limit + 1, order=order, purpose=purpose
-    )
+
+    def listed(start: str | None) -> list[FileRecord]:
+        return graft.files.list(
+            tenant=tenant, after=start, limit=limit + 1, order=order, purpose=purpose
+        )
+
+    try:
+        found = listed(after)
+    except NotFound:
+        if after is None or not pages.names_gone(after):
+            raise
+        found = listed(None)
     return pages.page([views.file(f) for f in found[:limit]], has_more=len(found) > limit)
 
 

@@ -345,3 +345,14 @@ def test_unchanged_bytes_with_other_attributes_take_those_on_without_embedding(w
     assert outcomes[0].document.attributes == {"v": 2}
     assert outcomes[0].document.file_id == "file-2"
     assert len(way.embedder.made) == made
+
+
+@pytest.mark.parametrize("second", ["One line.", "Another line."])
+def test_ingesting_again_without_attributes_keeps_those_that_are_there(
+    way: Way, second: str
+) -> None:
+    first = way.source("a.md", "One line.")
+    way.ingest(SourceFile("a.md", path=first.path, attributes={"v": 1}))
+    [outcome] = way.ingest(way.source("a.md", second))
+    assert outcome.document is not None
+    assert outcome.document.attributes == {"v": 1}

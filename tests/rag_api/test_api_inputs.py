@@ -185,3 +185,24 @@ def test_names_that_look_alike_are_two_documents(local: Local) -> None:
     both = {"documents": ["e\u0301.md", "\u00e9.md"]}
     done = local.request("POST", f"{inside}/documents/delete", json=both).json()["data"]
     assert [item["deleted"] for item in done] == [True, True]
+
+
+@pytest.mark.parametrize("kind", ["vector_stores", "files"])
+def test_listing_and_deleting_page_by_page_reaches_the_end(local: Local, kind: str) -> None:
+    for number in range(5):
+        if kind == "files":
+            files = {"file": (f"{number}.md", f"Line {number}.".encode())}
+            local.request("POST", "/v1/files", files=files)
+        else:
+            local.request("POST", "/v1/vector_stores", json={"name": f"s{number}"})
+    seen: list[str] = []
+    query: dict[str, str] = {"limit": "2"}
+    while True:
+        listed = local.request("GET", f"/v1/{kind}", params=query).json()
+        for item in listed["data"]:
+            assert local.request("DELETE", f"/v1/{kind}/{item['id']}").status_code == 200
+            seen.append(item["id"])
+        if not listed["has_more"]:
+            break
+        query["after"] = listed["last_id"]
+    assert len(set(seen)) == len(seen) == 5
